@@ -54,6 +54,7 @@
 
 pub mod assembly;
 pub mod balance;
+pub mod bytecode;
 pub mod control;
 pub mod diagnose;
 pub mod framing;

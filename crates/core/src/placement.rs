@@ -10,6 +10,8 @@
 //!           0        offset                                             size
 //! ```
 
+pub mod rule;
+
 /// Nanoseconds on whatever clock the caller uses. The core never reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);

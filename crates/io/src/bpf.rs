@@ -10,10 +10,11 @@
 //!
 //! Limits: Linux 5.18 (packets in pieces), root or `CAP_BPF` with `CAP_NET_ADMIN`.
 
+use crate::udp::set_option;
 use skyhaul_core::hint::Hint;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,6 +23,7 @@ const PROGRAM_LOAD: libc::c_long = 5;
 const TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
 
+const SOCKET_FILTER: u32 = 1;
 const XDP_PROGRAM: u32 = 6;
 const XDP_ATTACH: u32 = 37;
 /// A packet may be in pieces.
@@ -114,16 +116,29 @@ impl Program {
     /// There is no permission, or the kernel does not accept the program as safe: the error ends with the kernel's
     /// message.
     pub fn load(steps: &[[u8; 8]]) -> io::Result<Program> {
-        let mut load = Load {
-            kind: XDP_PROGRAM,
-            steps: steps.len() as u32,
-            octets: steps.as_ptr() as u64,
-            license: LICENSE.as_ptr() as u64,
-            flags: IN_PIECES,
-            name: *b"skyhaul\0\0\0\0\0\0\0\0\0",
-            attach: XDP_ATTACH,
-            ..Load::default()
-        };
+        let load = Load { kind: XDP_PROGRAM, flags: IN_PIECES, attach: XDP_ATTACH, ..Load::default() };
+        Program::load_as(load, steps)
+    }
+
+    /// Loads a program that judges the packets of a socket.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_filter(steps: &[[u8; 8]]) -> io::Result<Program> {
+        Program::load_as(Load { kind: SOCKET_FILTER, ..Load::default() }, steps)
+    }
+
+    /// Lets the program judge all packets of this socket from now on, in place of another.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn filter(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &self.0.as_raw_fd())
+    }
+
+    fn load_as(mut load: Load, steps: &[[u8; 8]]) -> io::Result<Program> {
+        (load.steps, load.octets) = (steps.len() as u32, steps.as_ptr() as u64);
+        (load.license, load.name) = (LICENSE.as_ptr() as u64, *b"skyhaul\0\0\0\0\0\0\0\0\0");
         // SAFETY: there are so many steps and a license, which live until after the call; a descriptor is returned.
         let first = match unsafe { open(PROGRAM_LOAD, &mut load) } {
             Ok(descriptor) => return Ok(Program(descriptor)),
@@ -139,11 +154,12 @@ impl Program {
         // SAFETY: as above, and the log has that many bytes.
         match unsafe { open(PROGRAM_LOAD, &mut load) } {
             Ok(descriptor) => Ok(Program(descriptor)),
-            Err(error) => {
+            // Of the first attempt: this one may have failed for the length of the log.
+            Err(_) => {
                 let said = String::from_utf8_lossy(&log);
                 let lines: Vec<&str> = said.trim_end_matches('\0').lines().collect();
                 let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
-                Err(hinted(&format!("{what}: {last}"), &error))
+                Err(hinted(&format!("{what}: {last}"), &first))
             }
         }
     }
@@ -350,6 +366,17 @@ impl Map {
         Ok((map, words))
     }
 
+    /// `elements` elements of `bytes` bytes each, a multiple of eight, and all of them in memory, one after the other.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn mapped(bytes: usize, elements: u32) -> io::Result<(Map, Words)> {
+        let create = Create { entries: elements, ..Map::one(ARRAY, bytes, MAPPABLE) };
+        let map = Map::create("shared memory", create, 1)?;
+        let words = Words::map(&map, bytes / 8 * elements as usize)?;
+        Ok((map, words))
+    }
+
     /// The number of its descriptor.
     #[must_use]
     pub fn number(&self) -> i32 {
@@ -381,7 +408,7 @@ impl Map {
 }
 
 /// Processors that this kernel can ever have: it counts for each.
-fn possible_processors() -> io::Result<usize> {
+pub(crate) fn possible_processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
     last.map(|last| last + 1).ok_or_else(|| io::Error::other(format!("no number of processors: {text}")))
@@ -420,6 +447,26 @@ impl Words {
             // SAFETY: as above; everyone writes it as a whole.
             unsafe { word.as_ref() }.store(value, Ordering::Release);
         }
+    }
+}
+
+impl Words {
+    /// Number `at`, 0 if there is none.
+    #[must_use]
+    pub fn get(&self, at: usize) -> u64 {
+        if at >= self.count {
+            return 0;
+        }
+        // SAFETY: it is one of `count` numbers, in memory that lives as long as `self`.
+        let word = unsafe { self.first.add(at) };
+        // SAFETY: as above; everyone writes it as a whole.
+        unsafe { word.as_ref() }.load(Ordering::Acquire)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
     }
 }
 

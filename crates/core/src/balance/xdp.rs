@@ -24,12 +24,13 @@
 //!
 //! Limits: 1024 ranges of senders for each version of IP, and 16 data addresses.
 
-mod assembler;
 mod checksum;
 mod image;
+mod maps;
 mod program;
 mod search;
 
-pub use assembler::{CannotAssemble, MapName, Program, Step};
+pub use crate::bytecode::{CannotAssemble, Step};
 pub use image::{COUNTS_BYTES, Counts, Hop, IMAGE_BYTES, LEASE_BYTES, Lease, image};
+pub use maps::{MapName, Program};
 pub use program::{Inlet, program};

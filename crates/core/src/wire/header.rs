@@ -44,6 +44,8 @@
 //! Limits: words of 1, 2, 4 or 8 bytes; headers of at most 512 bits. `write` truncates a value wider than its field.
 //! Meaning (units, validity) does not belong in the table but in a short `impl` below it.
 
+use crate::placement::rule::RuleLoad;
+
 /// Byte order of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
@@ -73,6 +75,34 @@ pub struct Field {
 }
 
 impl Field {
+    /// The field of this name. In a constant, a wrong name does not compile.
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub const fn named(fields: &[Field], name: &str) -> Field {
+        let mut i = 0;
+        while i < fields.len() {
+            if is_same(fields[i].name.as_bytes(), name.as_bytes()) {
+                return fields[i];
+            }
+            i += 1;
+        }
+        panic!("no field has this name")
+    }
+
+    /// How a placement rule reads it, where the header begins at this octet of the packet.
+    #[must_use]
+    pub const fn load(&self, start: usize) -> RuleLoad {
+        RuleLoad {
+            byte: (start + self.byte) as u16,
+            width: self.width as u8,
+            is_big_endian: matches!(self.order, Order::Big),
+            lsb: self.lsb as u8,
+            bits: self.bits as u8,
+        }
+    }
+
     /// The largest value it can hold.
     #[must_use]
     pub const fn max(&self) -> u64 {
@@ -90,6 +120,14 @@ impl Field {
         };
         Some(word >> self.lsb & self.max())
     }
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 /// Rejects, at compile time, a table whose fields overlap or exceed the header.

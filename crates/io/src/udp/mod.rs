@@ -16,6 +16,7 @@
 
 mod auto;
 pub mod both;
+pub mod bpf;
 mod filter;
 pub mod forward;
 pub mod noted;

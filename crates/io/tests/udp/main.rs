@@ -4,6 +4,7 @@
 mod changing;
 #[path = "../common/mod.rs"]
 mod common;
+mod placed;
 
 use common::*;
 use skyhaul_io::{

@@ -1,10 +1,11 @@
 //! Incremental update of Internet checksums (RFC 1624): one's complement sums of 16-bit words. The sums do not depend
 //! on byte order.
 
-use super::assembler::{Assembler, If, Op, Reg, Width::*};
+use super::maps::MapName;
+use crate::bytecode::{Assembler, If, Op, Reg, Width::*};
 
 /// Fold the sum in `sum`, which is less than 2^40, to 16 bits. Changes `other`.
-pub(super) fn fold(asm: &mut Assembler, sum: Reg, other: Reg) {
+pub(super) fn fold(asm: &mut Assembler<MapName>, sum: Reg, other: Reg) {
     for _ in 0..3 {
         asm.set(other, sum);
         asm.compute(Op::Right, other, 16);
@@ -14,7 +15,7 @@ pub(super) fn fold(asm: &mut Assembler, sum: Reg, other: Reg) {
 }
 
 /// Add `octets` bytes (an even number) at `base + at` to `sum`. Changes `other`.
-pub(super) fn add(asm: &mut Assembler, sum: Reg, base: Reg, at: usize, octets: usize, other: Reg) {
+pub(super) fn add(asm: &mut Assembler<MapName>, sum: Reg, base: Reg, at: usize, octets: usize, other: Reg) {
     let mut done = 0;
     while done < octets {
         let (width, step) = if octets - done >= 4 { (Word, 4) } else { (Half, 2) };
@@ -26,7 +27,7 @@ pub(super) fn add(asm: &mut Assembler, sum: Reg, base: Reg, at: usize, octets: u
 
 /// Update the checksum in `check`, as words with the sum `old` are replaced by words with the sum `new`. Changes all
 /// registers. The result is never 0, which for UDP would mean that there is no checksum.
-pub(super) fn update(asm: &mut Assembler, check: Reg, old: Reg, new: Reg, other: Reg) {
+pub(super) fn update(asm: &mut Assembler<MapName>, check: Reg, old: Reg, new: Reg, other: Reg) {
     fold(asm, old, other);
     // In one's complement arithmetic, the complement is the negative.
     asm.compute(Op::Xor, old, 0xFFFF);

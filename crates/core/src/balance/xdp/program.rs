@@ -2,12 +2,13 @@
 
 mod rewrite;
 
-use super::assembler::Reg::*;
-use super::assembler::Width::*;
-use super::assembler::{Assembler, CannotAssemble, Helper, If, MapName, Op, Place, Program, Width};
 use super::image::{CALENDAR_AT, KIND, LEASE_PERIOD_AT, MEMBER_AT, SELECT_AT, UNTIL_AT};
+use super::maps::{MapName, Program};
 use super::{checksum, search};
 use crate::balance::{MEMBERS, SLOTS};
+use crate::bytecode::Reg::*;
+use crate::bytecode::Width::*;
+use crate::bytecode::{Assembler, CannotAssemble, Helper, If, Op, Place, Width};
 use crate::wire::labelled::{LabelLayout, Labelled};
 use core::net::{IpAddr, SocketAddr};
 
@@ -58,7 +59,7 @@ pub fn program<L: Labelled>(inlet: &Inlet) -> Result<Program, CannotAssemble> {
     if inlet.data.is_empty() || inlet.data.len() > ADDRESSES {
         return Err(CannotAssemble("it is for 1 to 16 addresses of data"));
     }
-    let mut asm = Assembler::default();
+    let mut asm = Assembler::<MapName>::default();
     let pass = asm.place();
     let least = ETHERNET + 20 + UDP + usize::from(layout.bytes);
     asm.set(R6, R1);
@@ -88,7 +89,7 @@ pub fn program<L: Labelled>(inlet: &Inlet) -> Result<Program, CannotAssemble> {
 
 /// Set `R7` to the start of the packet and `R2` to the end of its first contiguous piece; jump to `otherwise` if that
 /// has fewer than `octets` bytes.
-fn head(asm: &mut Assembler, octets: usize, otherwise: Place) {
+fn head(asm: &mut Assembler<MapName>, octets: usize, otherwise: Place) {
     asm.load(Word, R7, R6, 0);
     asm.load(Word, R2, R6, 4);
     asm.set(R3, R7);
@@ -132,7 +133,7 @@ impl Version {
 }
 
 struct Writer<'a> {
-    asm: &'a mut Assembler,
+    asm: &'a mut Assembler<MapName>,
     pass: Place,
     inlet: &'a Inlet,
     layout: LabelLayout,

@@ -1,11 +1,12 @@
 //! Branchless searches in the image: with branches, the verifier would have to follow thousands of paths.
 
-use super::assembler::{Assembler, If, Op, Place, Reg, Reg::*, Width::*};
 use super::image::{FIRST_AT, RANGES, V4_AT, V6_AT};
+use super::maps::MapName;
 use crate::balance::EPOCHS;
+use crate::bytecode::{Assembler, If, Op, Place, Reg, Reg::*, Width::*};
 
 /// Set `to` to 1 if `x - y - borrow` is negative (unsigned), else to 0. Changes `y` and `other`.
-fn below(asm: &mut Assembler, x: Reg, y: Reg, to: Reg, other: Reg, borrow: Option<Reg>) {
+fn below(asm: &mut Assembler<MapName>, x: Reg, y: Reg, to: Reg, other: Reg, borrow: Option<Reg>) {
     asm.set(to, x);
     asm.compute(Op::Xor, to, -1);
     asm.set(other, to);
@@ -26,7 +27,13 @@ fn below(asm: &mut Assembler, x: Reg, y: Reg, to: Reg, other: Reg, borrow: Optio
 /// Set `R0` to the index of the last of `count` elements, of `1 << shift` bytes each, that is not above the value
 /// sought, or to 0. `is_below` sets `R2` to whether the value is below the element at `R1`; it may change `R1`, `R3`
 /// and `R9`.
-fn search(asm: &mut Assembler, count: usize, at: usize, shift: i32, is_below: impl Fn(&mut Assembler)) {
+fn search(
+    asm: &mut Assembler<MapName>,
+    count: usize,
+    at: usize,
+    shift: i32,
+    is_below: impl Fn(&mut Assembler<MapName>),
+) {
     asm.set(R0, 0);
     let mut half = count / 2;
     while half > 0 {
@@ -41,7 +48,7 @@ fn search(asm: &mut Assembler, count: usize, at: usize, shift: i32, is_below: im
 }
 
 /// Set `R1` to the address of element `R0 + more`.
-fn point(asm: &mut Assembler, at: usize, shift: i32, more: usize) {
+fn point(asm: &mut Assembler<MapName>, at: usize, shift: i32, more: usize) {
     asm.set(R1, R0);
     asm.compute(Op::Add, R1, more as i32);
     asm.compute(Op::Left, R1, shift);
@@ -50,7 +57,7 @@ fn point(asm: &mut Assembler, at: usize, shift: i32, more: usize) {
 }
 
 /// Set `R0` to the epoch of the tick in `R4`; jump to `none` if there is none.
-pub(super) fn epoch(asm: &mut Assembler, none: Place) {
+pub(super) fn epoch(asm: &mut Assembler<MapName>, none: Place) {
     search(asm, EPOCHS, FIRST_AT, 3, |asm| {
         asm.load(Double, R1, R1, 0);
         below(asm, R4, R1, R2, R3, None);
@@ -60,7 +67,7 @@ pub(super) fn epoch(asm: &mut Assembler, none: Place) {
 }
 
 /// Jump to `none` unless the IPv4 address in `R4` is an allowed sender.
-pub(super) fn sender_v4(asm: &mut Assembler, none: Place) {
+pub(super) fn sender_v4(asm: &mut Assembler<MapName>, none: Place) {
     search(asm, RANGES, V4_AT, 3, |asm| {
         asm.load(Word, R1, R1, 0);
         asm.set(R2, R4);
@@ -74,7 +81,7 @@ pub(super) fn sender_v4(asm: &mut Assembler, none: Place) {
 }
 
 /// Jump to `none` unless the IPv6 address in `R4` and `R5` is an allowed sender.
-pub(super) fn sender_v6(asm: &mut Assembler, none: Place) {
+pub(super) fn sender_v6(asm: &mut Assembler<MapName>, none: Place) {
     search(asm, RANGES, V6_AT, 5, |asm| {
         asm.load(Double, R2, R1, 8);
         below(asm, R5, R2, R3, R9, None);

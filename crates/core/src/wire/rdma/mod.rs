@@ -27,6 +27,7 @@ mod inspect;
 pub mod mpa;
 pub mod rdmap;
 mod refusal;
+pub mod rules;
 pub mod shim;
 pub mod terminate;
 

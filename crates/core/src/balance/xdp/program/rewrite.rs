@@ -1,13 +1,14 @@
 //! Rewrites the packet, counts it and sends it.
 
-use super::super::assembler::{Helper, If, MapName, Op, Reg, Reg::*, Width::*};
 use super::super::checksum;
 use super::super::image::{CUT, INTERFACE, IP, LINK, MASK, MTU, PORT, WHOLE};
+use super::super::maps::MapName;
 use super::{
     ABORTED, DATAGRAM, ETHERNET, HEADERS, KEY, LABEL_PORT, LABEL_SUM, NEW_DATAGRAM, OLD_SUM, PERIOD, SEAT,
     SEND_BACK, TICK, UDP, Version, Writer, head,
 };
 use crate::balance::xdp::image::{NEWEST_AT, PERIOD_AT, SEATS_AT};
+use crate::bytecode::{Helper, If, Op, Reg, Reg::*, Width::*};
 
 impl Writer<'_> {
     /// Require that the packet fits the MTU. Keeps the new length of the datagram in `NEW_DATAGRAM`.

@@ -1,6 +1,6 @@
-//! An assembler for the instructions of the kernel's virtual machine (BPF) that the program needs, with forward jumps.
+//! An assembler for the instructions of the kernel's virtual machine (BPF) that our programs need.
 //!
-//! A [`Program`] is complete except for the numbers of its maps, which are known only to the process that loads it. The
+//! [`Bytecode`] is complete except for the numbers of its maps, which are known only to the process that loads it. The
 //! instructions are defined in RFC 9669 and in `Documentation/bpf/standardization/instruction-set.rst` of the kernel.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "their names are all there is to say")]
-pub(super) enum Reg {
+pub(crate) enum Reg {
     R0,
     R1,
     R2,
@@ -27,7 +27,7 @@ pub(super) enum Reg {
 /// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Width {
+pub(crate) enum Width {
     Octet = 0x10,
     Half = 0x08,
     Word = 0x00,
@@ -37,31 +37,51 @@ pub(super) enum Width {
 /// An arithmetic operation on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Op {
+pub(crate) enum Op {
     Add = 0x00,
     Sub = 0x10,
+    Multiply = 0x20,
+    Divide = 0x30,
     Or = 0x40,
     And = 0x50,
     Left = 0x60,
     Right = 0x70,
+    Remainder = 0x90,
     Xor = 0xA0,
     Set = 0xB0,
+    /// Right, keeping the sign.
+    RightSigned = 0xC0,
 }
 
 /// The condition of a jump; an unsigned comparison of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum If {
+pub(crate) enum If {
     Equal = 0x10,
     Above = 0x20,
+    AtLeast = 0x30,
     NotEqual = 0x50,
     Below = 0xA0,
     AtMost = 0xB0,
+    /// Below zero and the like: signed.
+    BelowSigned = 0xC0,
+}
+
+/// An operation on memory that no other processor sees half done, and that orders all others around it. Each returns
+/// what the memory held: in the register of its operand, or of [`Exchange`](Atomic::Exchange) in [`R0`](Reg::R0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Atomic {
+    Add = 0x01,
+    Or = 0x41,
+    And = 0x51,
+    /// Stores the operand if the memory holds what `R0` holds.
+    Exchange = 0xF1,
 }
 
 /// The second operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum With {
+pub(crate) enum With {
     Reg(Reg),
     /// Sign-extended to 64 bits.
     Number(i32),
@@ -82,23 +102,14 @@ impl From<i32> for With {
 /// Helper functions of the kernel, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(super) enum Helper {
+pub(crate) enum Helper {
     LookUp = 1,
+    Processor = 8,
     Redirect = 23,
+    LoadBytes = 26,
     AdjustHead = 44,
     CoarseTime = 160,
     Length = 188,
-}
-
-/// A map that a program uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapName {
-    /// An array of maps with one element: the table in use, see [`image`](super::image).
-    Tables,
-    /// An array with one element: until when the table may be used, see [`Lease`](super::Lease).
-    Lease,
-    /// A per-CPU array with one element: what the CPU forwarded, see [`Counts`](super::Counts).
-    Counts,
 }
 
 const LOAD: u8 = 0x61;
@@ -108,6 +119,8 @@ const WIDE: u8 = 0x18;
 const COMPUTE: u8 = 0x07;
 const SET_32: u8 = 0xB4;
 const TO_BIG_ENDIAN: u8 = 0xDC;
+const TO_LITTLE_ENDIAN: u8 = 0xD4;
+const ATOMIC: u8 = 0xDB;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
@@ -144,17 +157,17 @@ impl Step {
     }
 }
 
-/// A program, complete except for the numbers of its maps.
+/// A program, complete except for the numbers of its maps, whose names are `M`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct Bytecode<M> {
     steps: Vec<Step>,
-    maps: Vec<(usize, MapName)>,
+    maps: Vec<(usize, M)>,
 }
 
-impl Program {
+impl<M: Copy> Bytecode<M> {
     /// The instructions, with these numbers of the maps.
     #[must_use]
-    pub fn steps(&self, number: impl Fn(MapName) -> i32) -> Vec<Step> {
+    pub fn steps(&self, number: impl Fn(M) -> i32) -> Vec<Step> {
         let mut steps = self.steps.clone();
         for &(at, map) in &self.maps {
             if let Some(step) = steps.get_mut(at) {
@@ -167,7 +180,7 @@ impl Program {
 
 /// Error: the program is invalid, or longer than jumps can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CannotAssemble(pub(super) &'static str);
+pub struct CannotAssemble(pub(crate) &'static str);
 
 impl fmt::Display for CannotAssemble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,19 +192,33 @@ impl std::error::Error for CannotAssemble {}
 
 /// A place in a program.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place(usize);
+pub(crate) struct Place(usize);
 
 /// A program under construction.
-#[derive(Debug, Default)]
-pub(super) struct Assembler {
+#[derive(Debug)]
+pub(crate) struct Assembler<M> {
     steps: Vec<Step>,
-    maps: Vec<(usize, MapName)>,
+    maps: Vec<(usize, M)>,
     places: Vec<Option<usize>>,
     jumps: Vec<(usize, Place)>,
+    loops: Vec<usize>,
     wrong: Option<CannotAssemble>,
 }
 
-impl Assembler {
+impl<M> Default for Assembler<M> {
+    fn default() -> Self {
+        Assembler {
+            steps: Vec::new(),
+            maps: Vec::new(),
+            places: Vec::new(),
+            jumps: Vec::new(),
+            loops: Vec::new(),
+            wrong: None,
+        }
+    }
+}
+
+impl<M> Assembler<M> {
     fn step(&mut self, code: u8, to: Reg, from: Reg, offset: i16, number: i32) {
         self.steps.push(Step { code, to: to as u8, from: from as u8, offset, number });
     }
@@ -204,51 +231,51 @@ impl Assembler {
     }
 
     /// Returns a label for a place that is set later.
-    pub(super) fn place(&mut self) -> Place {
+    pub(crate) fn place(&mut self) -> Place {
         self.places.push(None);
         Place(self.places.len() - 1)
     }
 
     /// Sets the place to the next instruction.
-    pub(super) fn here(&mut self, place: Place) {
+    pub(crate) fn here(&mut self, place: Place) {
         self.places[place.0] = Some(self.steps.len());
     }
 
-    pub(super) fn compute(&mut self, op: Op, to: Reg, with: impl Into<With>) {
+    pub(crate) fn compute(&mut self, op: Op, to: Reg, with: impl Into<With>) {
         match with.into() {
             With::Reg(from) => self.step(COMPUTE | BY_REGISTER | op as u8, to, from, 0, 0),
             With::Number(number) => self.step(COMPUTE | op as u8, to, Reg::R0, 0, number),
         }
     }
 
-    pub(super) fn set(&mut self, to: Reg, with: impl Into<With>) {
+    pub(crate) fn set(&mut self, to: Reg, with: impl Into<With>) {
         self.compute(Op::Set, to, with);
     }
 
     /// `to = number`, unsigned.
-    pub(super) fn set_word(&mut self, to: Reg, number: u32) {
+    pub(crate) fn set_word(&mut self, to: Reg, number: u32) {
         self.step(SET_32, to, Reg::R0, 0, number.cast_signed());
     }
 
     /// `to = *(base + offset)`
-    pub(super) fn load(&mut self, width: Width, to: Reg, base: Reg, offset: usize) {
+    pub(crate) fn load(&mut self, width: Width, to: Reg, base: Reg, offset: usize) {
         let offset = self.offset(offset);
         self.step(LOAD | width as u8, to, base, offset, 0);
     }
 
     /// `*(base + offset) = from`
-    pub(super) fn store(&mut self, width: Width, base: Reg, offset: usize, from: Reg) {
+    pub(crate) fn store(&mut self, width: Width, base: Reg, offset: usize, from: Reg) {
         let offset = self.offset(offset);
         self.step(STORE | width as u8, base, from, offset, 0);
     }
 
     /// `to = *(stack + slot)`; slots are negative.
-    pub(super) fn load_slot(&mut self, width: Width, to: Reg, slot: i16) {
+    pub(crate) fn load_slot(&mut self, width: Width, to: Reg, slot: i16) {
         self.step(LOAD | width as u8, to, Reg::R10, slot, 0);
     }
 
     /// `*(stack + slot) = with`
-    pub(super) fn store_slot(&mut self, width: Width, slot: i16, with: impl Into<With>) {
+    pub(crate) fn store_slot(&mut self, width: Width, slot: i16, with: impl Into<With>) {
         match with.into() {
             With::Reg(from) => self.step(STORE | width as u8, Reg::R10, from, slot, 0),
             With::Number(number) => self.step(STORE_NUMBER | width as u8, Reg::R10, Reg::R0, slot, number),
@@ -256,16 +283,38 @@ impl Assembler {
     }
 
     /// Converts the low `bits` between network order and host order.
-    pub(super) fn network(&mut self, to: Reg, bits: i32) {
+    pub(crate) fn network(&mut self, to: Reg, bits: i32) {
         self.step(TO_BIG_ENDIAN, to, Reg::R0, 0, bits);
     }
 
-    pub(super) fn jump(&mut self, place: Place) {
+    /// As [`network`](Self::network), of an order that the packet's format says.
+    pub(crate) fn order(&mut self, to: Reg, bits: i32, is_big_endian: bool) {
+        let code = if is_big_endian { TO_BIG_ENDIAN } else { TO_LITTLE_ENDIAN };
+        self.step(code, to, Reg::R0, 0, bits);
+    }
+
+    /// `to = number`
+    pub(crate) fn set_double(&mut self, to: Reg, number: u64) {
+        if let Ok(small) = i32::try_from(number) {
+            return self.set(to, small);
+        }
+        let [low, high] = [number as u32, (number >> 32) as u32].map(u32::cast_signed);
+        self.steps.push(Step { code: WIDE, to: to as u8, number: low, ..Step::default() });
+        self.steps.push(Step { number: high, ..Step::default() });
+    }
+
+    /// `*(base + offset)` and `with` of 64 bits: see [`Atomic`].
+    pub(crate) fn atomic(&mut self, what: Atomic, base: Reg, offset: usize, with: Reg) {
+        let offset = self.offset(offset);
+        self.step(ATOMIC, base, with, offset, what as i32);
+    }
+
+    pub(crate) fn jump(&mut self, place: Place) {
         self.jumps.push((self.steps.len(), place));
         self.step(JUMP, Reg::R0, Reg::R0, 0, 0);
     }
 
-    pub(super) fn jump_if(&mut self, what: If, left: Reg, right: impl Into<With>, place: Place) {
+    pub(crate) fn jump_if(&mut self, what: If, left: Reg, right: impl Into<With>, place: Place) {
         self.jumps.push((self.steps.len(), place));
         match right.into() {
             With::Reg(right) => self.step(JUMP | BY_REGISTER | what as u8, left, right, 0, 0),
@@ -273,44 +322,54 @@ impl Assembler {
         }
     }
 
-    pub(super) fn call(&mut self, helper: Helper) {
+    pub(crate) fn call(&mut self, helper: Helper) {
         self.step(CALL, Reg::R0, Reg::R0, 0, helper as i32);
     }
 
-    pub(super) fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.step(EXIT, Reg::R0, Reg::R0, 0, 0);
     }
 
     /// `to` = reference to this map.
-    pub(super) fn map(&mut self, to: Reg, map: MapName) {
+    pub(crate) fn map(&mut self, to: Reg, map: M) {
         self.wide(to, map, OF_MAP);
     }
 
     /// `to` = address of the value of this map's only element.
-    pub(super) fn value(&mut self, to: Reg, map: MapName) {
+    pub(crate) fn value(&mut self, to: Reg, map: M) {
         self.wide(to, map, OF_ITS_VALUE);
     }
 
-    fn wide(&mut self, to: Reg, map: MapName, how: u8) {
+    fn wide(&mut self, to: Reg, map: M, how: u8) {
         self.maps.push((self.steps.len(), map));
         self.steps.push(Step { code: WIDE, to: to as u8, from: how, ..Step::default() });
         self.steps.push(Step::default());
     }
 
+    /// Jumps to an earlier place. The loop ends because `left` only grows, which the kernel's verifier proves.
+    pub(crate) fn again_if(&mut self, what: If, left: Reg, right: i32, place: Place) {
+        self.loops.push(self.steps.len());
+        self.jump_if(what, left, right, place);
+    }
+
     /// Resolves the jumps.
     ///
     /// # Errors
-    /// The target of a jump was not set, is too far, or lies behind the jump: programs jump only forward, so they end.
-    pub(super) fn finish(mut self) -> Result<Program, CannotAssemble> {
+    /// The target of a jump was not set, is too far, or lies behind a jump that is not the end of a loop: programs
+    /// otherwise jump only forward, so they end.
+    pub(crate) fn finish(mut self) -> Result<Bytecode<M>, CannotAssemble> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
         for (at, place) in self.jumps {
             let to = self.places[place.0].ok_or(CannotAssemble("a jump to nowhere"))?;
-            let far = to.checked_sub(at + 1).ok_or(CannotAssemble("a jump backwards"))?;
+            if to <= at && !self.loops.contains(&at) {
+                return Err(CannotAssemble("a jump backwards"));
+            }
+            let far = to.cast_signed() - at.cast_signed() - 1;
             self.steps[at].offset = i16::try_from(far).map_err(|_| CannotAssemble("a jump too far"))?;
         }
-        Ok(Program { steps: self.steps, maps: self.maps })
+        Ok(Bytecode { steps: self.steps, maps: self.maps })
     }
 }
 
@@ -320,7 +379,7 @@ mod tests {
 
     #[test]
     fn jumps_find_their_places() {
-        let mut asm = Assembler::default();
+        let mut asm = Assembler::<char>::default();
         let end = asm.place();
         asm.jump_if(If::Above, Reg::R1, 7, end);
         asm.set(Reg::R0, Reg::R3);
@@ -337,32 +396,32 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_program() {
-        let mut nowhere = Assembler::default();
+        let mut nowhere = Assembler::<char>::default();
         let place = nowhere.place();
         nowhere.jump(place);
         assert_eq!(nowhere.finish(), Err(CannotAssemble("a jump to nowhere")));
-        let mut back = Assembler::default();
+        let mut back = Assembler::<char>::default();
         let place = back.place();
         back.here(place);
         back.jump(place);
         assert_eq!(back.finish(), Err(CannotAssemble("a jump backwards")));
-        let mut far = Assembler::default();
+        let mut far = Assembler::<char>::default();
         let place = far.place();
         far.jump(place);
         (0..40_000).for_each(|_| far.exit());
         far.here(place);
         assert_eq!(far.finish(), Err(CannotAssemble("a jump too far")));
-        let mut beyond = Assembler::default();
+        let mut beyond = Assembler::<char>::default();
         beyond.load(Width::Word, Reg::R1, Reg::R2, 40_000);
         assert_eq!(beyond.finish(), Err(CannotAssemble("an offset beyond 32767")));
     }
 
     #[test]
     fn maps_get_their_numbers() {
-        let mut asm = Assembler::default();
-        asm.map(Reg::R1, MapName::Tables);
-        asm.value(Reg::R2, MapName::Lease);
-        let steps = asm.finish().unwrap().steps(|map| if map == MapName::Tables { 11 } else { 12 });
+        let mut asm = Assembler::<char>::default();
+        asm.map(Reg::R1, 't');
+        asm.value(Reg::R2, 'l');
+        let steps = asm.finish().unwrap().steps(|map| if map == 't' { 11 } else { 12 });
         let wide = |to, from, number| Step { code: WIDE, to, from, number, ..Step::default() };
         assert_eq!(steps, [wide(1, 1, 11), Step::default(), wide(2, 2, 12), Step::default()]);
     }

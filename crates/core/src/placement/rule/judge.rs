@@ -1,0 +1,311 @@
+//! The meaning of a rule, and what its program is compared with.
+
+use super::{
+    ANCHOR, ARRIVED, HIGH, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleTarget, RuleValue, SIZE,
+    SLOT_HEAD_WORDS, STATE,
+};
+use crate::placement::{Reject, Rejects};
+use core::ops::Range;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAnswer {
+    /// Its payload is copied.
+    Placed {
+        /// Its slot.
+        slot: u32,
+        /// Where to: from the start of the arena, whose elements follow each other.
+        address: u64,
+        /// Bytes from the rule's [`start`](PlacementRule::start) on.
+        length: u32,
+        /// It was the last that its object lacked.
+        is_complete: bool,
+        /// The reader is woken.
+        wakes: bool,
+    },
+    /// Dropped and counted.
+    Refused(Reject),
+    /// Up the socket.
+    Passed,
+}
+
+/// What became of a train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainAnswer {
+    /// So many packets at its front go up the socket; the others are done.
+    pub passed: usize,
+    /// The reader is woken, if only by an empty datagram.
+    pub wakes: bool,
+}
+
+/// What a rule knows beside the packet: slots and parameters, as the program has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleTable {
+    /// The words of all slots.
+    pub slots: Vec<u64>,
+    /// The numbers that may change.
+    pub parameters: Vec<u64>,
+}
+
+impl RuleTable {
+    /// All slots closed, all parameters 0.
+    #[must_use]
+    pub fn new(rule: &PlacementRule) -> RuleTable {
+        let words = rule.shape.words() * rule.shape.slots as usize;
+        RuleTable { slots: vec![0; words], parameters: vec![0; rule.parameters.into()] }
+    }
+
+    /// The words of a slot.
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub fn slot(&mut self, rule: &PlacementRule, slot: u32) -> &mut [u64] {
+        let words = rule.shape.words();
+        &mut self.slots[slot as usize * words..][..words]
+    }
+
+    /// Empties a slot and opens it for this object.
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub fn open(&mut self, rule: &PlacementRule, slot: u32, number: u64) {
+        let words = self.slot(rule, slot);
+        words.fill(0);
+        words[STATE] = number << 1 | 1;
+    }
+}
+
+/// What a program counts. Every packet is placed, refused or passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Packets placed.
+    pub placed: u64,
+    /// Their payload in bytes.
+    pub placed_bytes: u64,
+    /// Objects that became complete.
+    pub completed: u64,
+    /// Packets that went up the socket.
+    pub passed: u64,
+    /// Runs: one for each train.
+    pub runs: u64,
+    /// Runs that woke the reader by an empty datagram.
+    pub wakes: u64,
+    /// Packets refused, by reason.
+    pub refused: Rejects,
+}
+
+impl RuleCounts {
+    /// Packets judged.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.placed + self.passed + self.refused.total()
+    }
+
+    /// Adds all of `other`'s counts.
+    pub fn merge(&mut self, other: &RuleCounts) {
+        self.placed += other.placed;
+        self.placed_bytes += other.placed_bytes;
+        self.completed += other.completed;
+        self.passed += other.passed;
+        self.runs += other.runs;
+        self.wakes += other.wakes;
+        self.refused.merge(&other.refused);
+    }
+}
+
+/// Ends the judgement of a packet.
+type Judged<T> = Result<T, Otherwise>;
+const LATE: Otherwise = Otherwise::Refuse(Reject::Late);
+
+impl RuleLoad {
+    /// The field in a packet that is long enough.
+    fn read(&self, packet: &[u8]) -> u64 {
+        let word = &packet[usize::from(self.byte)..][..usize::from(self.width)];
+        let add = |word: u64, octet: &u8| word << 8 | u64::from(*octet);
+        let word = if self.is_big_endian { word.iter().fold(0, add) } else { word.iter().rev().fold(0, add) };
+        word >> self.lsb & (u64::MAX >> (64 - self.bits))
+    }
+}
+
+impl PlacementRule {
+    /// Judges the packets of a train from the last to the first, as the program does: so what goes up the socket is a front of
+    /// the train. `place` copies.
+    pub fn judge_train(
+        &self,
+        packets: &[&[u8]],
+        table: &mut RuleTable,
+        counts: &mut RuleCounts,
+        mut place: impl FnMut(&RuleAnswer, &[u8]),
+    ) -> TrainAnswer {
+        let mut train = TrainAnswer::default();
+        counts.runs += 1;
+        for (at, packet) in packets.iter().enumerate().rev() {
+            let answer = self.judge(packet, table);
+            match answer {
+                RuleAnswer::Placed { length, is_complete, wakes, .. } => {
+                    counts.placed += 1;
+                    counts.placed_bytes += u64::from(length);
+                    counts.completed += u64::from(is_complete);
+                    train.wakes |= wakes;
+                    place(&answer, &packet[self.start as usize..][..length as usize]);
+                }
+                RuleAnswer::Refused(why) => counts.refused.add(why),
+                RuleAnswer::Passed => {
+                    train.passed = at + 1;
+                    counts.passed += at as u64 + 1;
+                    break;
+                }
+            }
+        }
+        if train.wakes && train.passed == 0 {
+            counts.wakes += 1;
+        }
+        train.wakes |= train.passed > 0;
+        train
+    }
+
+    /// Judges one packet. If it is placed, the slots know it; the caller copies.
+    pub fn judge(&self, packet: &[u8], table: &mut RuleTable) -> RuleAnswer {
+        match self.judged(packet, table) {
+            Ok(placed) => placed,
+            Err(Otherwise::Pass) => RuleAnswer::Passed,
+            Err(Otherwise::Refuse(why)) => RuleAnswer::Refused(why),
+        }
+    }
+
+    fn judged(&self, packet: &[u8], table: &mut RuleTable) -> Judged<RuleAnswer> {
+        if packet.len() < self.head_bytes as usize {
+            return Err(Otherwise::Refuse(Reject::Truncated));
+        }
+        let values = self.values(packet, &table.parameters)?;
+        let value = |of: RuleValue| values[usize::from(of.0)];
+        let slot = u32::try_from(value(self.slot)).ok().filter(|&slot| slot < self.shape.slots);
+        let slot = slot.ok_or(Otherwise::Pass)?;
+        let words = table.slot(self, slot);
+        let number = self.numbered(self.number.map(value), words[STATE])?;
+        let (unit, length) = (value(self.unit), value(self.length));
+        let unit_bytes = u64::from(self.shape.unit_bytes);
+        if unit >= u64::from(self.shape.units) || !(1..=unit_bytes).contains(&length) {
+            return Err(Otherwise::Pass);
+        }
+        let (element, elements) = self.arena();
+        let within = unit * unit_bytes;
+        let address = match self.target {
+            RuleTarget::Slot => u64::from(slot) * element as u64 + within,
+            RuleTarget::At { address, .. } => value(address),
+        };
+        let (index, at) = (address / element as u64, address % element as u64);
+        if index >= u64::from(elements) || at > element as u64 - unit_bytes {
+            return Err(Otherwise::Pass);
+        }
+        let end = within + length;
+        let is_last = self.last.is_some_and(|last| value(last) != 0);
+        self.agrees(words, end, is_last)?;
+        if let RuleTarget::At { anchor, .. } = self.target {
+            let anchor = value(anchor).wrapping_add(1);
+            match words[ANCHOR] {
+                0 => words[ANCHOR] = anchor,
+                known if known != anchor => return Err(Otherwise::Refuse(Reject::BadField)),
+                _ => {}
+            }
+        }
+        let (bits, bit) = (SLOT_HEAD_WORDS + (unit >> 6) as usize, 1 << (unit & 63));
+        if words[bits] & bit != 0 {
+            return Err(self.repeated);
+        }
+        words[bits] |= bit;
+        if is_last {
+            words[SIZE] = end;
+        }
+        if self.last.is_some() {
+            words[HIGH] = words[HIGH].max(end);
+        }
+        words[ARRIVED] += 1;
+        let total = match self.last {
+            Some(_) => words[SIZE].div_ceil(unit_bytes),
+            None => u64::from(self.shape.units),
+        };
+        let is_complete = words[ARRIVED] == total;
+        let (begun, completed) = (u64::from(self.wake.begun), u64::from(self.wake.completed));
+        let wakes = (begun > 0 && words[ARRIVED] == 1 && number % begun == 0)
+            || (completed > 0 && is_complete && number % completed == completed - 1);
+        Ok(RuleAnswer::Placed { slot, address, length: length as u32, is_complete, wakes })
+    }
+
+    fn values(&self, packet: &[u8], parameters: &[u64]) -> Judged<Vec<u64>> {
+        let mut values: Vec<u64> = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let value = |of: RuleValue| values[usize::from(of.0)];
+            match *step {
+                RuleStep::Let(op) => {
+                    let value = match op {
+                        RuleOp::Load(load) => load.read(packet),
+                        RuleOp::Length => packet.len() as u64,
+                        RuleOp::Number(number) => number,
+                        RuleOp::Parameter(at) => parameters[usize::from(at)],
+                        RuleOp::Add(a, b) => value(a).wrapping_add(value(b)),
+                        RuleOp::Subtract(a, b) => value(a).wrapping_sub(value(b)),
+                        RuleOp::Multiply(a, b) => value(a).wrapping_mul(value(b)),
+                        RuleOp::Divide(a, by) => value(a) / u64::from(by),
+                        RuleOp::Remainder(a, by) => value(a) % u64::from(by),
+                    };
+                    values.push(value);
+                }
+                RuleStep::Within { value: of, least, most, otherwise } => {
+                    if !(least..=most).contains(&value(of)) {
+                        return Err(otherwise);
+                    }
+                }
+                RuleStep::AtMost { value: of, limit, otherwise } => {
+                    if value(of) > value(limit) {
+                        return Err(otherwise);
+                    }
+                }
+                RuleStep::Find { key, first, rows, columns, otherwise } => {
+                    let (key, columns) = (value(key), usize::from(columns));
+                    let rows = rows_of(usize::from(first), usize::from(rows), columns + 1);
+                    let row = rows.into_iter().find(|row| parameters[row.start] == key).ok_or(otherwise)?;
+                    values.extend(&parameters[row.start + 1..row.end]);
+                }
+            }
+        }
+        Ok(values)
+    }
+
+    /// The number, if the slot is open for its object.
+    fn numbered(&self, number: Option<u64>, state: u64) -> Judged<u64> {
+        let is_open = state & 1 == 1;
+        let Some(number) = number else {
+            return if is_open { Ok(0) } else { Err(Otherwise::Pass) };
+        };
+        let above = 64 - u32::from(self.number_bits);
+        let number = number & (u64::MAX >> above);
+        let behind = (number.wrapping_sub(state >> 1) << above).cast_signed() >> above;
+        match behind {
+            0 if is_open => Ok(number),
+            0 => Err(LATE),
+            1.. => Err(Otherwise::Pass),
+            _ if behind < -i64::from(self.horizon()) => Err(Otherwise::Pass),
+            _ => Err(LATE),
+        }
+    }
+
+    /// Whether a part that ends at `end` is compatible with what is known of its object's size.
+    fn agrees(&self, words: &[u64], end: u64, is_last: bool) -> Judged<()> {
+        if self.last.is_none() {
+            return Ok(());
+        }
+        match words[SIZE] {
+            0 if is_last && words[HIGH] > end => Err(Otherwise::Refuse(Reject::Outside)),
+            0 => Ok(()),
+            size if is_last && size != end => Err(Otherwise::Refuse(Reject::WrongSize)),
+            size if end > size => Err(Otherwise::Refuse(Reject::Outside)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the rows of a table are among the parameters.
+pub(super) fn rows_of(first: usize, rows: usize, columns: usize) -> Vec<Range<usize>> {
+    (0..rows).map(|row| first + row * columns..first + (row + 1) * columns).collect()
+}

@@ -1,0 +1,237 @@
+//! Placement by a program in the kernel: payloads are in their place before any process runs.
+//!
+//! ```text
+//!   datagrams ─▶ socket ─ program ─┬▶ arena (mapped), slots, counts          nobody is woken
+//!                                  ├▶ dropped and counted: late, doubled …
+//!                                  └▶ the socket's queue: what the rule does not know; an empty datagram wakes the reader
+//! ```
+//!
+//! The walk of a packet: the kernel has verified its UDP checksum, and runs the program of a [`PlacementRule`] over it, or over
+//! the train that it is part of (`UDP_GRO`). The program reads the head, finds slot and unit, claims the unit, copies the
+//! payload into the arena, counts the unit as arrived. The datagram ends there; the kernel counts it as dropped by the
+//! socket, which [`counts`](PlacementProgram::counts) tells from drops.
+//!
+//! **A slot that was handed out is not written**, even by a run that had begun: [`take`](PlacementProgram::take) closes the
+//! slot and waits for each run that may have seen it open. Each processor has a word that is odd during a run. Both sides
+//! write first and read then, with all of it ordered: the run marks itself and then reads the slot's state; `take` closes
+//! the slot and then reads the marks. So either the run sees the slot closed, or `take` sees the run (decision 0061).
+//!
+//! Limits: root or `CAP_BPF`, Linux 5.12; memory from the kernel, in pages of 4 KiB; elements below 512 MiB, any number of them.
+
+use crate::bpf::{Map, Program, Words, possible_processors};
+use skyhaul_core::bytecode::Step;
+use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::rule::{
+    ARRIVED, PROCESSOR_BYTES, PlacementRule, RuleCounts, RuleMap, SIZE, SLOT_HEAD_WORDS, STATE, count_words,
+    program,
+};
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{Ordering, fence};
+
+skyhaul_core::named! {
+    /// Why the kernel does not place.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum NoPlacement {
+        /// No permission for programs.
+        Forbidden = "forbidden",
+        /// No such system call.
+        Unsupported = "unsupported",
+        /// No memory, or more than this process may have.
+        Memory = "memory",
+        /// The kernel does not accept the program, or the rule cannot be one.
+        Refused = "refused",
+    }
+}
+
+/// Error: the kernel does not place. All that is lost is speed: receive with [`Tier::Stage`](super::Tier::Stage).
+#[derive(Debug)]
+pub struct CannotPlace {
+    /// Why.
+    pub why: NoPlacement,
+    text: String,
+}
+
+impl fmt::Display for CannotPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no placement in the kernel ({}): {}", self.why.name(), self.text)
+    }
+}
+
+impl std::error::Error for CannotPlace {}
+
+impl From<io::Error> for CannotPlace {
+    fn from(error: io::Error) -> CannotPlace {
+        let (why, hint) = match error.kind() {
+            io::ErrorKind::PermissionDenied => (NoPlacement::Forbidden, None),
+            io::ErrorKind::Unsupported => (NoPlacement::Unsupported, None),
+            io::ErrorKind::OutOfMemory | io::ErrorKind::ArgumentListTooLong => {
+                (NoPlacement::Memory, Some("use fewer or smaller slots, or raise the memory limit"))
+            }
+            _ => (NoPlacement::Refused, None),
+        };
+        let hint = hint.map(|hint| Hint(hint).to_string()).unwrap_or_default();
+        CannotPlace { why, text: format!("{error}{hint}") }
+    }
+}
+
+/// What became of an object, by its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedObject {
+    /// Its slot.
+    pub slot: u32,
+    /// Its number.
+    pub number: u64,
+    /// Its size in bytes, if known.
+    pub size: Option<u64>,
+    /// Units that have arrived.
+    pub arrived: u64,
+    /// Which: a bit for each, the lowest first.
+    pub units: Vec<u64>,
+}
+
+/// Objects placed in slots: each is taken once, and its slot given back by opening it for another.
+pub trait PlacedObjects {
+    /// Opens a slot that is closed, empty, for the object of this number.
+    fn open(&mut self, slot: u32, number: u64);
+
+    /// Closes a slot: from the return on, nothing is written to its memory.
+    fn take(&mut self, slot: u32) -> PlacedObject;
+
+    /// Whether the units of the slot's object that have arrived are all that it has.
+    fn is_complete(&self, slot: u32) -> bool;
+}
+
+/// A rule at work in the kernel.
+#[derive(Debug)]
+pub struct PlacementProgram {
+    rule: PlacementRule,
+    program: Program,
+    arena: Words,
+    slots: Words,
+    parameters: Words,
+    processors: Words,
+}
+
+impl PlacementProgram {
+    /// Makes the memory, and loads the program. It sees no packet before [`attach`](Self::attach).
+    ///
+    /// # Errors
+    /// Why the kernel does not place, with a hint.
+    pub fn new(rule: &PlacementRule) -> Result<PlacementProgram, CannotPlace> {
+        let refused = |text: String| CannotPlace { why: NoPlacement::Refused, text };
+        let processors = possible_processors()?;
+        let code = program(rule, processors as u32).map_err(|error| refused(error.to_string()))?;
+        let (element, elements) = rule.arena();
+        let (arena_map, arena) = Map::mapped(element.next_multiple_of(8), elements)?;
+        let words = rule.shape.words() * rule.shape.slots as usize;
+        let (slots_map, slots) = Map::mapped(words * 8, 1)?;
+        let (parameters_map, parameters) = Map::mapped(usize::from(rule.parameters).max(1) * 8, 1)?;
+        let (processors_map, processors) = Map::mapped(processors * PROCESSOR_BYTES, 1)?;
+        let steps = code.steps(|map| match map {
+            RuleMap::Arena => arena_map.number(),
+            RuleMap::Slots => slots_map.number(),
+            RuleMap::Parameters => parameters_map.number(),
+            RuleMap::Processors => processors_map.number(),
+        });
+        let steps: Vec<[u8; 8]> = steps.into_iter().map(Step::octets).collect();
+        // The program holds its maps, so their descriptors may be closed.
+        let program = Program::load_filter(&steps).map_err(|error| match error.kind() {
+            // Too long for the verifier, which has nothing to do with memory.
+            io::ErrorKind::ArgumentListTooLong => refused(error.to_string()),
+            _ => CannotPlace::from(error),
+        })?;
+        Ok(PlacementProgram { rule: rule.clone(), program, arena, slots, parameters, processors })
+    }
+
+    /// Places what arrives at this socket from now on. A connected socket gets packets of its peer only. With `UDP_GRO` on the
+    /// socket, a train is one run.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn attach(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.program.filter(socket)
+    }
+
+    /// Changes a parameter of the rule. Runs under way may still use the former one.
+    pub fn set_parameter(&self, at: u16, value: u64) {
+        self.parameters.set(at.into(), value);
+    }
+
+    /// Waits until all runs that have begun are over. Later ones see what was written before.
+    pub fn quiesce(&self) {
+        fence(Ordering::SeqCst);
+        let words = PROCESSOR_BYTES / 8;
+        for processor in 0..self.processors.count() / words {
+            let seen = self.processors.get(processor * words);
+            while seen & 1 == 1 && self.processors.get(processor * words) == seen {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// The words of a slot.
+    #[must_use]
+    pub fn slot(&self, slot: u32) -> Vec<u64> {
+        let words = self.rule.shape.words();
+        (slot as usize * words..(slot as usize + 1) * words).map(|at| self.slots.get(at)).collect()
+    }
+
+    /// Copies bytes of the arena. Where peers may write meanwhile, each is what it was or what it becomes.
+    pub fn read(&self, address: u64, to: &mut [u8]) {
+        for (at, octet) in (address..).zip(to) {
+            *octet = self.arena.get((at / 8) as usize).to_ne_bytes()[(at % 8) as usize];
+        }
+    }
+
+    /// What all processors have counted.
+    #[must_use]
+    pub fn counts(&self) -> RuleCounts {
+        let words = PROCESSOR_BYTES / 8;
+        let mut counts = RuleCounts::default();
+        for processor in 0..self.processors.count() / words {
+            let of: Vec<u64> = (0..words).map(|word| self.processors.get(processor * words + word)).collect();
+            counts.merge(&count_words(&of));
+        }
+        counts
+    }
+}
+
+impl PlacedObjects for PlacementProgram {
+    fn open(&mut self, slot: u32, number: u64) {
+        let words = self.rule.shape.words();
+        let first = slot as usize * words;
+        for at in (STATE + 1)..words {
+            self.slots.set(first + at, 0);
+        }
+        self.slots.set(first + STATE, number << 1 | 1);
+    }
+
+    fn take(&mut self, slot: u32) -> PlacedObject {
+        let first = slot as usize * self.rule.shape.words();
+        let state = self.slots.get(first + STATE);
+        self.slots.set(first + STATE, state & !1);
+        self.quiesce();
+        let words = self.slot(slot);
+        PlacedObject {
+            slot,
+            number: state >> 1,
+            size: self.rule.last.is_some().then(|| words[SIZE]).filter(|&size| size > 0),
+            arrived: words[ARRIVED],
+            units: words[SLOT_HEAD_WORDS..].to_vec(),
+        }
+    }
+
+    fn is_complete(&self, slot: u32) -> bool {
+        let words = self.slot(slot);
+        let total = match self.rule.last {
+            Some(_) => words[SIZE].div_ceil(self.rule.shape.unit_bytes.into()),
+            None => self.rule.shape.units.into(),
+        };
+        let bits: u64 = (0..total)
+            .filter(|unit| words[SLOT_HEAD_WORDS + (unit / 64) as usize] >> (unit % 64) & 1 == 1)
+            .count() as u64;
+        total > 0 && words[ARRIVED] >= total && bits == total
+    }
+}

@@ -1,0 +1,164 @@
+//! The program in the kernel and the interpreter of its rule give the same packets the same fate: bytes, slots, counters.
+
+use skyhaul_core::placement::rule::{RuleAnswer, RuleCounts, RuleTable, RuleWake, SlotShape};
+use skyhaul_core::wire::rdma::ddp::DdpHeader;
+use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
+use skyhaul_core::wire::rdma::rules::{CONNECTION, RuleRegion, WriteRule};
+use skyhaul_core::wire::rdma::shim::{self, UcShim};
+use skyhaul_io::udp::bpf::{NoPlacement, PlacedObjects, PlacementProgram};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+const UNIT: u32 = 256;
+const UNITS: u32 = 20;
+const SLOTS: u32 = 8;
+const CONNECTION_NUMBER: u32 = 0x00C0_FFEE;
+const REGION: RuleRegion = RuleRegion { stag: 0x1234_5678, start: 512, length: 40_000, slot: 3 };
+
+fn writes() -> WriteRule {
+    WriteRule {
+        shape: SlotShape { slots: SLOTS, units: UNITS, unit_bytes: UNIT },
+        regions: 2,
+        element_bits: 14,
+        elements: 3,
+        wake: RuleWake { completed: 2, begun: 3 },
+    }
+}
+
+/// Numbers from a seed.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A segment of a message, often damaged: mostly of the messages for which slots are open.
+fn packet(random: &mut Seeded, is_uc: bool, base: u64) -> Vec<u8> {
+    if random.below(50) == 0 {
+        let length = random.below(600) as usize;
+        return (0..length).map(|_| random.below(256) as u8).collect();
+    }
+    let msn = (base + random.below(u64::from(SLOTS) + 3)) as u32;
+    let units = msn % UNITS + 1;
+    let unit = random.below(units.into()) as u32;
+    let is_last = unit + 1 == units;
+    let length = if is_last { msn % UNIT + 1 } else { UNIT };
+    let offset = unit * UNIT;
+    let to = u64::from(msn % 7) * 5000 + u64::from(offset);
+    let mut bytes = Vec::new();
+    if is_uc {
+        let shim = UcShim {
+            version: shim::VERSION,
+            first: u16::from(unit == 0),
+            conn_id: CONNECTION_NUMBER,
+            msn,
+            offset,
+            ..UcShim::default()
+        };
+        bytes.extend(shim.write());
+    }
+    bytes.extend(DdpHeader::tagged(RdmapOpcode::Write, is_last, REGION.stag, to).write());
+    bytes.extend((0..length).map(|at| (at as u8) ^ msn as u8 ^ unit as u8));
+    match random.below(12) {
+        0 => {
+            let at = random.below(32.min(bytes.len() as u64)) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }
+        1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+        _ => {}
+    }
+    bytes
+}
+
+fn agree(at: &str, is_uc: bool) {
+    let rule = if is_uc { writes().uc() } else { writes().bare() };
+    let mut placer = match PlacementProgram::new(&rule) {
+        Ok(placer) => placer,
+        Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
+        Err(why) => panic!("{why}"),
+    };
+    let receiver = UdpSocket::bind(at).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    placer.attach(receiver.as_fd()).unwrap();
+    let sender = UdpSocket::bind(at).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+
+    let mut table = RuleTable::new(&rule);
+    let mut set = |at: u16, value: u64| {
+        placer.set_parameter(at, value);
+        table.parameters[usize::from(at)] = value;
+    };
+    set(CONNECTION, CONNECTION_NUMBER.into());
+    for (at, value) in (RuleRegion::parameter(1)..).zip(REGION.row()) {
+        set(at, value);
+    }
+    let (element, elements) = rule.arena();
+    let mut memory = vec![0u8; element * elements as usize];
+    let mut counts = RuleCounts::default();
+    let mut random = Seeded(33);
+    let mut base = u64::from(u32::MAX) - 40;
+    for slot in 0..SLOTS {
+        let number = (base + u64::from((slot + SLOTS - base as u32 % SLOTS) % SLOTS)) & u64::from(u32::MAX);
+        placer.open(slot, number);
+        table.open(&rule, slot, number);
+    }
+    let packets: u64 =
+        std::env::var("SKYHAUL_PLACED_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let mut buffer = [0u8; 2048];
+    for n in 0..packets {
+        if is_uc && n % 150 == 149 {
+            // The oldest message is taken, and its slot given to the next.
+            let slot = (base as u32) % SLOTS;
+            let taken = placer.take(slot);
+            let words = table.slot(&rule, slot).to_vec();
+            assert_eq!((taken.number, taken.arrived), (words[0] >> 1, words[1]), "packet {n}");
+            let next = (base + u64::from(SLOTS)) & u64::from(u32::MAX);
+            placer.open(slot, next);
+            table.open(&rule, slot, next);
+            base = (base + 1) & u64::from(u32::MAX);
+        }
+        let packet = packet(&mut random, is_uc, base);
+        sender.send(&packet).unwrap();
+        let mut placed = None;
+        let train = rule.judge_train(&[&packet], &mut table, &mut counts, |answer, payload| {
+            if let RuleAnswer::Placed { address, length, .. } = *answer {
+                memory[address as usize..][..payload.len()].copy_from_slice(payload);
+                placed = Some((address, length));
+            }
+        });
+        let expected = match (train.passed, train.wakes) {
+            (1, _) => Some(&packet[..]),
+            (_, true) => Some(&[][..]),
+            _ => None,
+        };
+        let arrived = receiver.recv(&mut buffer).ok().map(|length| &buffer[..length]);
+        assert_eq!(arrived, expected, "packet {n}: {packet:?}");
+        if let Some((address, length)) = placed {
+            let mut there = vec![0; length as usize];
+            placer.read(address, &mut there);
+            assert_eq!(there, memory[address as usize..][..length as usize], "packet {n}");
+        }
+    }
+    assert_eq!(placer.counts(), counts);
+    assert_eq!(counts.packets(), packets);
+    for slot in 0..SLOTS {
+        assert_eq!(placer.slot(slot), table.slot(&rule, slot), "slot {slot}");
+    }
+    let mut all = vec![0; memory.len()];
+    placer.read(0, &mut all);
+    assert!(all == memory, "memory");
+    // A record of bare Writes fills once; messages go on.
+    let least = if is_uc { packets / 100 } else { u64::from(UNITS) / 2 };
+    assert!(counts.placed > least, "{counts:?}");
+    eprintln!("{at}, {}: {counts:?}", if is_uc { "uc" } else { "bare" });
+}
+
+#[test]
+fn the_kernel_places_as_the_interpreter_does() {
+    agree("127.0.0.1:0", true);
+    agree("[::1]:0", true);
+    agree("127.0.0.1:0", false);
+}
