@@ -55,6 +55,27 @@ def covers(test, node):
     return node == test or node.startswith((f"{test}[", f"{test}::"))
 
 
+def dropped():
+    """Datagrams that the kernel has dropped so far: before the sockets, and at them."""
+    lines = pathlib.Path("/proc/net/softnet_stat").read_text(encoding="ascii").splitlines()
+    backlog = sum(int(line.split()[1], 16) for line in lines)
+    names, values = (line.split()[1:] for line in pathlib.Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()
+                     if line.startswith("Udp:"))
+    return {"backlog": backlog} | {name: int(value) for name, value in zip(names, values) if "Errors" in name}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that fails says whether the kernel dropped datagrams meanwhile, of whatever program: most use UDP."""
+    before = dropped()
+    try:
+        return (yield)
+    except BaseException:
+        more = {name: count - before[name] for name, count in dropped().items() if count != before[name]}
+        item.add_report_section("call", "kernel", f"datagrams dropped during the test: {more or 'none'}")
+        raise
+
+
 def counted(reporter):
     """(passed, failed, listed) of the files that count."""
     sums = {"passed": 0, "failed": 0, "error": 0, "xfailed": 0}
