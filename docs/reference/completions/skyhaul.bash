@@ -4898,7 +4898,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --rdma)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "bare uc tcp" -- "${cur}"))
                     return 0
                     ;;
                 --count)

@@ -500,7 +500,9 @@ fila10g\t''
 lofar\t''
 spead\t''
 ejfat\t''"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l rdma -d 'Read datagrams as RDMA: bare (DDP alone), uc (with Skyhaul\'s shim), or tcp (MPA frames in a file)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l rdma -d 'Read datagrams as RDMA: bare (DDP alone), uc (with Skyhaul\'s shim), or tcp (MPA frames in a file)' -r -f -a "bare\t''
+uc\t''
+tcp\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s n -l count -d 'Number of packets to show' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l skip -d 'Packets to skip first' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l wait -d 'Stop after this long without a packet' -r
