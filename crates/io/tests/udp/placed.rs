@@ -6,6 +6,9 @@ use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::rules::{CONNECTION, RuleRegion, WriteRule};
 use skyhaul_core::wire::rdma::shim::{self, UcShim};
 use skyhaul_io::udp::bpf::{NoPlacement, PlacedObjects, PlacementProgram};
+use skyhaul_io::udp::send::SendMode;
+use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
+use std::io::IoSlice;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -16,9 +19,11 @@ const SLOTS: u32 = 8;
 const CONNECTION_NUMBER: u32 = 0x00C0_FFEE;
 const REGION: RuleRegion = RuleRegion { stag: 0x1234_5678, start: 512, length: 40_000, slot: 3 };
 
-fn writes() -> WriteRule {
+/// Bare Writes are recorded by region, others by message.
+fn writes(is_uc: bool) -> WriteRule {
+    let units = if is_uc { UNITS } else { (REGION.length as u32).div_ceil(UNIT) };
     WriteRule {
-        shape: SlotShape { slots: SLOTS, units: UNITS, unit_bytes: UNIT },
+        shape: SlotShape { slots: SLOTS, units, unit_bytes: UNIT },
         regions: 2,
         element_bits: 14,
         elements: 3,
@@ -48,7 +53,9 @@ fn packet(random: &mut Seeded, is_uc: bool, base: u64) -> Vec<u8> {
     let is_last = unit + 1 == units;
     let length = if is_last { msn % UNIT + 1 } else { UNIT };
     let offset = unit * UNIT;
-    let to = u64::from(msn % 7) * 5000 + u64::from(offset);
+    // Only what begins at a multiple of the unit is placed of bare Writes.
+    let distance = if is_uc { 5000 } else { u64::from(UNITS * UNIT) };
+    let to = u64::from(msn % 7) * distance + u64::from(offset);
     let mut bytes = Vec::new();
     if is_uc {
         let shim = UcShim {
@@ -74,18 +81,46 @@ fn packet(random: &mut Seeded, is_uc: bool, base: u64) -> Vec<u8> {
     bytes
 }
 
-fn agree(at: &str, is_uc: bool) {
-    let rule = if is_uc { writes().uc() } else { writes().bare() };
+/// Packets that the kernel sends as one: of one length, but for the last, which may be shorter.
+fn train(random: &mut Seeded, is_uc: bool, base: u64, longest: u64) -> Vec<Vec<u8>> {
+    let wanted = random.below(longest) as usize + 1;
+    let mut packets = vec![packet(random, is_uc, base)];
+    while packets.len() < wanted {
+        let next = packet(random, is_uc, base);
+        let length = packets[0].len();
+        if next.len() <= length && !next.is_empty() {
+            let is_shorter = next.len() < length;
+            packets.push(next);
+            if is_shorter {
+                break;
+            }
+        } else if packets.len() == 1 {
+            packets[0] = next;
+        }
+    }
+    packets
+}
+
+/// Plays random packets to program and interpreter, in trains of up to `longest`.
+fn agree(at: &str, is_uc: bool, longest: u64) {
+    let rule = if is_uc { writes(is_uc).uc() } else { writes(is_uc).bare() };
     let mut placer = match PlacementProgram::new(&rule) {
         Ok(placer) => placer,
         Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
         Err(why) => panic!("{why}"),
     };
     let receiver = UdpSocket::bind(at).unwrap();
-    receiver.set_nonblocking(true).unwrap();
     placer.attach(receiver.as_fd()).unwrap();
-    let sender = UdpSocket::bind(at).unwrap();
-    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let to = format!("udp://{}", receiver.local_addr().unwrap()).parse().unwrap();
+    let mut sender = crate::sender(&to, SendMode::Gso);
+    if longest > 1 {
+        // Sets UDP_GRO, without which the kernel takes trains apart before the program.
+        let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
+        UdpSource::from_fd(receiver.try_clone().unwrap().into(), &options).unwrap();
+    }
+
+    // The other owner of the socket had made it wait.
+    receiver.set_nonblocking(true).unwrap();
 
     let mut table = RuleTable::new(&rule);
     let mut set = |at: u16, value: u64| {
@@ -108,11 +143,13 @@ fn agree(at: &str, is_uc: bool) {
     }
     let packets: u64 =
         std::env::var("SKYHAUL_PLACED_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
-    let mut buffer = [0u8; 2048];
-    for n in 0..packets {
-        if is_uc && n % 150 == 149 {
-            // The oldest message is taken, and its slot given to the next.
-            let slot = (base as u32) % SLOTS;
+    let mut buffer = vec![0u8; 1 << 16];
+    let (mut n, mut turn) = (0, 0);
+    while n < packets {
+        turn += 1;
+        if turn % (150 / longest.min(15)) == 0 {
+            // UC: the oldest message is taken, and its slot given to the next. Bare: the region's record begins anew.
+            let slot = if is_uc { (base as u32) % SLOTS } else { REGION.slot };
             let taken = placer.take(slot);
             let words = table.slot(&rule, slot).to_vec();
             assert_eq!((taken.number, taken.arrived), (words[0] >> 1, words[1]), "packet {n}");
@@ -121,40 +158,39 @@ fn agree(at: &str, is_uc: bool) {
             table.open(&rule, slot, next);
             base = (base + 1) & u64::from(u32::MAX);
         }
-        let packet = packet(&mut random, is_uc, base);
-        sender.send(&packet).unwrap();
-        let mut placed = None;
-        let train = rule.judge_train(&[&packet], &mut table, &mut counts, |answer, payload| {
+        let train = train(&mut random, is_uc, base, longest);
+        let slices: Vec<[IoSlice<'_>; 1]> = train.iter().map(|packet| [IoSlice::new(packet)]).collect();
+        assert_eq!(sender.send_train(&slices).unwrap().packets, train.len());
+        n += train.len() as u64;
+        let mut placed = Vec::new();
+        let whole: Vec<&[u8]> = train.iter().map(Vec::as_slice).collect();
+        let answer = rule.judge_train(&whole, &mut table, &mut counts, |answer, payload| {
             if let RuleAnswer::Placed { address, length, .. } = *answer {
                 memory[address as usize..][..payload.len()].copy_from_slice(payload);
-                placed = Some((address, length));
+                placed.push((address, length));
             }
         });
-        let expected = match (train.passed, train.wakes) {
-            (1, _) => Some(&packet[..]),
-            (_, true) => Some(&[][..]),
-            _ => None,
-        };
-        let arrived = received(&receiver, &placer, n + 1, expected.is_some(), &mut buffer);
-        assert_eq!(arrived, expected, "packet {n}: {packet:?}");
-        if let Some((address, length)) = placed {
+        let front = train[..answer.passed].concat();
+        let expected = (answer.passed > 0 || answer.wakes).then_some(&front[..]);
+        let arrived = received(&receiver, &placer, n, expected.is_some(), &mut buffer);
+        assert_eq!(arrived, expected, "before packet {n}: {train:?}");
+        for (address, length) in placed {
             let mut there = vec![0; length as usize];
             placer.read(address, &mut there);
-            assert_eq!(there, memory[address as usize..][..length as usize], "packet {n}");
+            assert_eq!(there, memory[address as usize..][..length as usize], "before packet {n}");
         }
     }
     assert_eq!(placer.counts(), counts);
-    assert_eq!(counts.packets(), packets);
+    assert_eq!(counts.packets(), n);
     for slot in 0..SLOTS {
         assert_eq!(placer.slot(slot), table.slot(&rule, slot), "slot {slot}");
     }
     let mut all = vec![0; memory.len()];
     placer.read(0, &mut all);
     assert!(all == memory, "memory");
-    // A record of bare Writes fills once; messages go on.
-    let least = if is_uc { packets / 100 } else { u64::from(UNITS) / 2 };
-    assert!(counts.placed > least, "{counts:?}");
-    eprintln!("{at}, {}: {counts:?}", if is_uc { "uc" } else { "bare" });
+    assert!(counts.placed > n / 100, "{counts:?}");
+    assert!(longest == 1 || counts.runs < n / 3, "trains are one run: {counts:?}");
+    eprintln!("{at}, {}, trains of {longest}: {counts:?}", if is_uc { "uc" } else { "bare" });
 }
 
 /// What the socket has after the program has seen so many packets. On a busy machine the kernel delivers later than `send` returns.
@@ -180,7 +216,14 @@ fn received<'a>(
 
 #[test]
 fn the_kernel_places_as_the_interpreter_does() {
-    agree("127.0.0.1:0", true);
-    agree("[::1]:0", true);
-    agree("127.0.0.1:0", false);
+    agree("127.0.0.1:0", true, 1);
+    agree("[::1]:0", true, 1);
+    agree("127.0.0.1:0", false, 1);
+}
+
+#[test]
+fn the_kernel_places_trains_as_the_interpreter_does() {
+    agree("127.0.0.1:0", true, 40);
+    agree("[::1]:0", true, 8);
+    agree("127.0.0.1:0", false, 40);
 }

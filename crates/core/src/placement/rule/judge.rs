@@ -2,7 +2,7 @@
 
 use super::{
     ANCHOR, ARRIVED, HIGH, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleTarget, RuleValue, SIZE,
-    SLOT_HEAD_WORDS, STATE,
+    SLOT_HEAD_WORDS, STATE, TRAIN,
 };
 use crate::placement::{Reject, Rejects};
 use core::ops::Range;
@@ -139,6 +139,10 @@ impl PlacementRule {
     ) -> TrainAnswer {
         let mut train = TrainAnswer::default();
         counts.runs += 1;
+        if packets.len() > TRAIN as usize {
+            counts.passed += packets.len() as u64;
+            return TrainAnswer { passed: packets.len(), wakes: true };
+        }
         for (at, packet) in packets.iter().enumerate().rev() {
             let answer = self.judge(packet, table);
             match answer {
