@@ -116,8 +116,8 @@ pub(super) fn pytest(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>
     failed.test.contains("::").then(|| step.iter().filter(|word| !beside(word)).map(one).collect())
 }
 
-/// One of spead2's own tests, many of which send by UDP to sockets with small buffers.
-pub(super) fn spead2(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
+/// One test of a suite that takes its name as a further word.
+pub(super) fn by_name(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
     let test = failed.test.contains("::").then(|| OsString::from(&failed.test));
     test.map(|test| step.iter().cloned().chain([test]).collect())
 }
@@ -145,7 +145,7 @@ mod tests {
         let step =
             ["python", "-m", "pytest", "tests/interop", SEVERAL[0], SEVERAL[1], "-q"].map(OsString::from);
         let own =
-            spead2(&["python", "run.py"].map(OsString::from), &failed("", "tests/test_a.py::B::c[d-1]"));
+            by_name(&["python", "run.py"].map(OsString::from), &failed("", "tests/test_a.py::B::c[d-1]"));
         assert_eq!(
             own,
             Some(["python", "run.py", "tests/test_a.py::B::c[d-1]"].map(OsString::from).to_vec())
