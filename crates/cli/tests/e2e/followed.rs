@@ -184,6 +184,7 @@ fn a_schedule_waits_for_room() {
 #[test]
 fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     let site = Site::new(2);
+    // A disk that hangs is a file system of our own, which needs /dev/fuse and root.
     let device = match Device::new(&site.disks[0]) {
         Ok(device) => device,
         Err(why) => return println!("SKIPPED: {why}"),

@@ -27,7 +27,7 @@
 //! A slot is some words that program and user share, see [`SlotShape`]. Handing a slot out and opening it again is the user's
 //! part: `skyhaul_io::udp::bpf`, decision 0061.
 //!
-//! Limits: heads of 128 octets, 45 values, 32 packets in a train, units below 64 KiB.
+//! Limits: heads of 128 bytes, 45 values, 32 packets in a train, units below 64 KiB.
 
 mod emit;
 mod judge;
@@ -39,7 +39,7 @@ use super::Reject;
 
 /// Packets of a train, at most: the verifier follows each. Longer ones are passed.
 pub const TRAIN: u32 = 32;
-/// Octets of the longest head.
+/// Bytes of the longest head.
 pub const MAX_HEAD_BYTES: u32 = 128;
 /// Values of a rule.
 pub const MAX_VALUES: usize = 45;
@@ -59,9 +59,9 @@ pub const HIGH: usize = 4;
 /// How to read a field of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleLoad {
-    /// First octet of its word in the packet.
+    /// First byte of its word in the packet.
     pub byte: u16,
-    /// Octets of the word: 1, 2, 4 or 8.
+    /// Bytes of the word: 1, 2, 4 or 8.
     pub width: u8,
     /// Byte order of the word.
     pub is_big_endian: bool,
@@ -80,7 +80,7 @@ pub struct RuleValue(u8);
 pub enum RuleOp {
     /// A field.
     Load(RuleLoad),
-    /// The packet's length in octets.
+    /// The packet's length in bytes.
     Length,
     /// A constant.
     Number(u64),
@@ -203,7 +203,7 @@ pub struct RuleWake {
 /// A rule. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementRule {
-    /// Octets that a packet must have, and that the steps may read.
+    /// Bytes that a packet must have, and that the steps may read.
     pub head_bytes: u32,
     /// Values and tests.
     pub steps: Vec<RuleStep>,
@@ -217,7 +217,7 @@ pub struct PlacementRule {
     pub unit: RuleValue,
     /// Payload in bytes.
     pub length: RuleValue,
-    /// First octet of the payload in the packet.
+    /// First byte of the payload in the packet.
     pub start: u32,
     /// Not 0 for the last packet of an object, which so states the size. `None`: objects are as large as their slot.
     pub last: Option<RuleValue>,

@@ -91,7 +91,7 @@ impl Field {
         panic!("no field has this name")
     }
 
-    /// How a placement rule reads it, where the header begins at this octet of the packet.
+    /// The load of a placement rule for this field, in a packet whose header begins at this byte.
     #[must_use]
     pub const fn load(&self, start: usize) -> RuleLoad {
         RuleLoad {

@@ -106,6 +106,7 @@ fn agree(at: &str, is_uc: bool, longest: u64) {
     let rule = if is_uc { writes(is_uc).uc() } else { writes(is_uc).bare() };
     let mut placer = match PlacementProgram::new(&rule) {
         Ok(placer) => placer,
+        // An ordinary user may load no program; any other reason is a fault.
         Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
         Err(why) => panic!("{why}"),
     };

@@ -7,8 +7,8 @@
 //!                    └──────────── from the last packet ◀───────────┘                      more: a front of the train
 //! ```
 //!
-//! A filter's answer cuts the datagram (with its UDP header of 8 octets) to that length, which is why trains are walked from
-//! their end. A run marks itself in a word of its processor, odd while it lasts: with that, whoever closed a slot can wait for
+//! A filter's answer cuts the datagram (with its UDP header of 8 bytes) to that length, which is why trains are walked from
+//! their end. A run marks itself in a word of its processor, odd while it lasts, so whoever closed a slot can wait for
 //! all runs that may still have seen it open. A run that interrupts another one on its processor places nothing.
 
 mod place;

@@ -3,7 +3,7 @@
 //! What a rule places is what the endpoint would place: a Write into a region of the table, within its bounds. Everything
 //! else is passed to the endpoint: control, Reads and their answers, untagged messages, datagrams with a CRC, Writes with
 //! bound immediate data, segments that do not begin at a multiple of the agreed payload, unknown STags. Of the UC profile,
-//! the program refuses what is late, doubled or contradicts its message, before it writes.
+//! the program refuses a packet that is late, doubled or contradicts its message, before it writes.
 //!
 //! ```text
 //!   slot = msn mod slots      unit = offset / payload      address = region + TO      anchor = address − offset
@@ -85,7 +85,7 @@ struct Segment {
 }
 
 impl WriteRule {
-    /// The segment behind `at` octets: its versions and operation, its region, and its place in that.
+    /// The segment behind `at` bytes: its versions and operation, its region, and its place in that.
     fn segment(&self, steps: &mut RuleSteps, at: usize) -> Segment {
         let pass = Otherwise::Pass;
         let fields: [(RuleLoad, u64); 4] = [

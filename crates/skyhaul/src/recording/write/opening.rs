@@ -344,7 +344,11 @@ impl Beginning {
             answer = match steps.recv() {
                 // Nobody begins.
                 Err(_) => break,
-                Ok(Step::Go(dispatch, disk)) => return self.go(&dispatch, *disk),
+                Ok(Step::Go(dispatch, disk)) => {
+                    // It may have been left behind in the moment of its last answer.
+                    self.is_here();
+                    return self.go(&dispatch, *disk);
+                }
                 Ok(Step::Release) => {
                     self.undo();
                     Ok(Answer::Done)

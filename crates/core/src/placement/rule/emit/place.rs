@@ -181,7 +181,7 @@ impl Emitter<'_> {
         self.asm.jump(next);
     }
 
-    /// Wakes the reader if the object's number has this remainder; else goes on at `silent`.
+    /// Wakes the reader if the object's number has this remainder; otherwise jumps to `silent`.
     fn wake(&mut self, every: u32, rest: u32, silent: Place) {
         let every = every.min(i32::MAX as u32);
         self.asm.load_slot(Double, R2, NUMBER);
