@@ -136,7 +136,6 @@ struct Inner {
     slots: Box<[CachePadded<Slot>]>,
     free: ArrayQueue<u32>,
     table: Option<Table>,
-    pages: Pages,
     /// Blocks whose memory is ready.
     touched: AtomicU32,
     /// The kernel refused the rest.
@@ -181,7 +180,6 @@ impl Pool {
         // At least the first page, so that lack of memory is detected here.
         let touched = (first + ready as usize * block_bytes).max(first + ALIGN);
         mapping.touch(0..touched)?;
-        let pages = mapping.pages(touched);
         let table = options.shared.then(|| Table::create(&mapping, count, block_bytes, first));
         for index in 0..ready {
             let _ = free.push(index);
@@ -193,7 +191,6 @@ impl Pool {
             slots,
             free,
             table,
-            pages,
             touched: AtomicU32::new(ready),
             given_up: AtomicBool::new(false),
         }));
@@ -297,10 +294,11 @@ impl Pool {
         self.0.free.is_empty() && matches!(self.prepared(), Prepared::Part { .. })
     }
 
-    /// The kind of pages that the kernel provided.
+    /// The kind of pages that the kernel provided, as far as memory is ready. The kernel visits all pages of the process to tell.
     #[must_use]
     pub fn pages(&self) -> Pages {
-        self.0.pages
+        let ready = self.0.touched.load(Ordering::Acquire) as usize * self.0.block_bytes;
+        self.0.mapping.pages((self.0.first + ready).max(self.0.first + ALIGN))
     }
 
     /// The memory file behind a shared pool and the pool's identity in it.
