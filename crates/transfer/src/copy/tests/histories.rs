@@ -316,8 +316,14 @@ impl<'a> History<'a> {
     fn compare(&self, before: &[Vec<u8>]) {
         for ((name, old), new) in self.names.iter().zip(before).zip(self.content()) {
             let there = std::fs::read(self.there.join(name)).unwrap_or_default();
-            let at = there.iter().zip(&new).position(|(a, b)| a != b);
-            assert!(there == *old || there == new, "{} differs at byte {at:?}\n{:#?}", &name[..1], self.log);
+            let at = || there.iter().zip(&new).position(|(a, b)| a != b);
+            assert!(
+                there == *old || there == new,
+                "{} differs at byte {:?}\n{:#?}",
+                &name[..1],
+                at(),
+                self.log
+            );
         }
     }
 
