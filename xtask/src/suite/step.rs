@@ -38,6 +38,32 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((all - fields.get(3)? - fields.get(4)?, all))
 }
 
+/// Seconds of a processor that a child and all that it waited for have used, once it has ended and nobody has waited for it: steps
+/// run beside each other, and what a step costs is not seen from its length. `None` if it does not end within a second.
+fn spent_at_end(child: u32) -> Option<u64> {
+    for _ in 0..100 {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        let (state, ticks) = state_and_ticks(&stat)?;
+        if state == "Z" {
+            return Some(ticks / TICKS_PER_SECOND);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    None
+}
+
+/// On all architectures that Linux tells programs about.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// State, and ticks of the processor with those of the children that were waited for (proc_pid_stat(5)).
+fn state_and_ticks(stat: &str) -> Option<(&str, u64)> {
+    // The name before may contain anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    let ticks: Vec<u64> = fields.skip(10).take(4).map(str::parse).collect::<Result<_, _>>().ok()?;
+    (ticks.len() == 4).then(|| (state, ticks.iter().sum()))
+}
+
 /// A command and what to call it.
 pub(super) struct Step {
     name: String,
@@ -109,8 +135,10 @@ impl Step {
         let failed_before = tally.failed;
         let (started, load) = (Instant::now(), Load::now());
         let log = self.follow(reader, tally)?;
+        let spent = spent_at_end(child.id());
         let status = child.wait()?;
-        tally.say(&format!("   {} s{}", started.elapsed().as_secs(), load.since()));
+        let spent = spent.map(|seconds| format!(" ({seconds} s of a processor)")).unwrap_or_default();
+        tally.say(&format!("   {} s{spent}{}", started.elapsed().as_secs(), load.since()));
         tally.end_of_step();
         if status.success() {
             return Ok((true, log));
@@ -155,5 +183,25 @@ mod tests {
         assert_eq!(ticks("cpu  10 1 5 80 4 0 0 0 0 0\ncpu0 1 2"), Some((16, 100)));
         assert_eq!(ticks("cpu  10 1 x"), None);
         assert_eq!(ticks(""), None);
+    }
+
+    #[test]
+    fn a_child_is_charged_with_what_its_children_used() {
+        let stat = "7 (a) b) Z 1 7 7 0 -1 4 0 0 0 0 100 20 3000 400 20 0 1 0 99";
+        assert_eq!(state_and_ticks(stat), Some(("Z", 3520)));
+        assert_eq!(state_and_ticks("7 (a) Z 1 2"), None);
+    }
+
+    #[test]
+    fn what_a_child_used_is_known_before_anybody_waits_for_it() {
+        let work = "sh -c 'n=0; while [ $n -lt 600000 ]; do n=$((n+1)); done'; exit 3";
+        let mut child = Command::new("sh").args(["-c", work]).spawn().unwrap();
+        while !std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        assert!(state_and_ticks(&stat).unwrap().1 > 0, "{stat}");
+        assert!(spent_at_end(child.id()).is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(3));
     }
 }
