@@ -114,12 +114,18 @@ impl<B> Retired<B> {
     }
 
     /// Bytes of `range` that arrived.
+    #[inline]
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.range.end - self.range.start - self.missing.iter().map(|m| m.end - m.start).sum::<u64>()
+        let mut received = self.range.end - self.range.start;
+        for missing in &self.missing {
+            received -= missing.end - missing.start;
+        }
+        received
     }
 
     /// Whether nothing is missing up to the furthest part that arrived. The size may be unknown.
+    #[inline]
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         match self.missing.as_slice() {

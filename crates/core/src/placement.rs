@@ -21,12 +21,14 @@ impl Nanos {
     pub const SECOND: Nanos = Nanos(1_000_000_000);
 
     /// Time from `earlier` to `self`, zero if the clock stepped back.
+    #[inline]
     #[must_use]
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
     /// `self` later by `other`, without wrapping.
+    #[inline]
     #[must_use]
     pub fn plus(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
@@ -35,6 +37,7 @@ impl Nanos {
 
 /// Saturates at `u64::MAX`, 584 years.
 impl From<core::time::Duration> for Nanos {
+    #[inline]
     fn from(duration: core::time::Duration) -> Self {
         Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -51,6 +54,7 @@ pub struct Key {
 
 impl Key {
     /// The key of the object with this number where there is only one source.
+    #[inline]
     #[must_use]
     pub fn of(number: u64) -> Key {
         Key { source: 0, number }
@@ -225,6 +229,7 @@ pub struct Rejects([u64; Reject::COUNT]);
 
 impl Rejects {
     /// Count one.
+    #[inline]
     pub fn add(&mut self, reason: Reject) {
         self.add_many(reason, 1);
     }

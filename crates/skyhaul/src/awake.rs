@@ -50,10 +50,12 @@ impl Awake {
     }
 
     /// Call it once in each turn. Returns the length of the pause since the last turn, if there was one.
+    #[inline]
     pub fn turn(&mut self) -> Option<Duration> {
         self.turn_at(Instant::now())
     }
 
+    #[inline]
     fn turn_at(&mut self, now: Instant) -> Option<Duration> {
         let gone = now.saturating_duration_since(self.seen);
         self.seen = now;
@@ -67,12 +69,14 @@ impl Awake {
     }
 
     /// Time in which the loop ran.
+    #[inline]
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.ran + self.seen.elapsed().min(self.counted)
     }
 
     /// The same, as engines take it.
+    #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
         Nanos::from(self.elapsed())

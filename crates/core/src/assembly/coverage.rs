@@ -76,6 +76,7 @@ impl Coverage {
     }
 
     /// Clear it for the next object, and keep the memory.
+    #[inline]
     pub fn clear(&mut self) {
         match &mut self.kind {
             Kind::Units { bits, .. } => bits.fill(0),
@@ -85,6 +86,7 @@ impl Coverage {
     }
 
     /// Bytes that have arrived.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -201,6 +203,7 @@ fn words_of(unit: u64, part: &Range<u64>) -> Option<impl Iterator<Item = (usize,
     }))
 }
 
+#[inline]
 fn admits_units(unit: u64, bits: &[u64], part: &Range<u64>) -> Result<(), Reject> {
     let (mut some, mut all) = (false, true);
     for (word, mask) in words_of(unit, part).ok_or(Reject::Outside)? {
@@ -221,6 +224,7 @@ fn insert_units(unit: u64, bits: &mut [u64], part: &Range<u64>) {
     }
 }
 
+#[inline]
 fn admits_run(most: usize, runs: &[Range<u64>], part: &Range<u64>) -> Result<(), Reject> {
     let at = match runs.last() {
         Some(last) if last.end <= part.start => runs.len(), // in order: the usual case

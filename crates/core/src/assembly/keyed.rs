@@ -248,7 +248,7 @@ impl<B> KeyedWindow<B> {
     }
 
     /// Count an object that begins. Where counters wrap around, a finished object may have the same key: forget it.
-    #[inline]
+    #[inline(always)]
     fn take_turn(&mut self, key: Key, number_bits: u8) -> Turn {
         let turn = self.laps.begin(key, number_bits);
         if turn.is_counted() {
@@ -264,6 +264,7 @@ impl<B> KeyedWindow<B> {
     }
 
     /// If the window is full, retire its oldest object to make room for the one with this key.
+    #[inline]
     fn make_way(&mut self, key: Key) {
         if let Some(oldest) = self.table.oldest_beyond(key) {
             self.retire(oldest, Cause::Window);

@@ -221,6 +221,7 @@ pub fn source_of(sender: u64, own: u16) -> u64 {
 }
 
 /// The source that the packet stated.
+#[inline]
 #[must_use]
 pub fn own_source(key: Key) -> u16 {
     key.source as u16

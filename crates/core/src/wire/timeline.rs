@@ -225,6 +225,7 @@ impl Timeline {
     }
 
     /// Whether a frame is at the position expected after the previous ones of its thread. Changes nothing.
+    #[inline]
     #[must_use]
     pub fn expects(&self, seen: &Sighting) -> bool {
         let Some(lane) = self.lane(seen.time.thread).map(|at| &self.lanes[at]) else { return false };
@@ -240,6 +241,7 @@ impl Timeline {
     }
 
     /// The next frame.
+    #[inline]
     pub fn observe(&mut self, seen: Sighting) {
         self.observe_many(seen, 1);
     }
@@ -285,11 +287,13 @@ impl Timeline {
         self.lanes[at].last = Some((seen.place, time));
     }
 
+    #[inline]
     fn lane(&self, thread: u16) -> Option<usize> {
         self.lanes.binary_search_by_key(&thread, |lane| lane.thread).ok()
     }
 
     /// Whether a thread that begins here is later than the others.
+    #[inline]
     fn is_late(&self, place: u64) -> bool {
         let from = self.start.unwrap_or(place);
         self.begun || place.saturating_sub(from) >= LATE.saturating_mul(self.group)
@@ -513,6 +517,7 @@ pub struct OffsetWatch {
 impl OffsetWatch {
     /// Frames with Unix time `data` arrived at `host`, both in nanoseconds; `within` is how much later than `data` they
     /// may have been taken. Returns the offset if it must be reported.
+    #[inline]
     pub fn observe(&mut self, data: i128, within: i128, host: i128) -> Option<Offset> {
         // The offset may have any value in this range: use the smallest.
         let (least, most) = (data.saturating_sub(host), data.saturating_add(within).saturating_sub(host));

@@ -264,6 +264,7 @@ impl<'a> Seen<'a> {
         })
     }
 
+    #[inline]
     fn sighting(&self, at: u64) -> Option<Sighting> {
         let StreamInfo { format, unit_bytes, .. } = self.info;
         let (at, unit) = (self.part.units.start + at, u64::from(*unit_bytes));

@@ -40,6 +40,7 @@ const SOURCES: u64 = 0xA076_1D64_78BD_642F;
 const PASSED: u32 = 1 << 4;
 
 impl Known {
+    #[inline]
     fn word(self) -> u32 {
         match self {
             Known::Live(at) => at,
@@ -47,6 +48,7 @@ impl Known {
         }
     }
 
+    #[inline]
     fn of(word: u32) -> Self {
         if word & FINISHED == 0 { Known::Live(word) } else { Known::Finished(word & !FINISHED) }
     }
@@ -255,6 +257,7 @@ impl Index {
     }
 
     /// Let the following entries move into the hole, unless it lies before their home.
+    #[inline]
     fn close_up(&mut self, mut hole: usize) {
         let mask = self.size() - 1;
         let mut at = hole & mask;

@@ -137,6 +137,7 @@ impl<B> Table<B> {
     }
 
     /// The object that must retire before another begins in the substream of `key`, if the window is full.
+    #[inline]
     pub(super) fn oldest_beyond(&self, key: Key) -> Option<u32> {
         let substream = self.substream(key);
         let List { oldest, len, .. } = self.substreams[substream];
@@ -230,6 +231,7 @@ impl<B> Table<B> {
     }
 
     /// Remove the live object at `at` and free its slot.
+    #[inline]
     pub(super) fn close(&mut self, at: u32) -> Option<B> {
         self.unlink(ALL, at);
         self.unlink(SUBSTREAM, at);
@@ -244,6 +246,7 @@ impl<B> Table<B> {
         if which == ALL { &mut self.all } else { &mut self.substreams[substream] }
     }
 
+    #[inline]
     fn append(&mut self, which: usize, at: u32) {
         let list = self.list(which, at);
         let before = std::mem::replace(&mut list.newest, at);
@@ -257,6 +260,7 @@ impl<B> Table<B> {
         (slot.older[which], slot.newer[which]) = (before, NONE);
     }
 
+    #[inline]
     fn unlink(&mut self, which: usize, at: u32) {
         let (older, newer) = (self.at(at).older[which], self.at(at).newer[which]);
         match older {
@@ -353,6 +357,7 @@ impl Default for Unconfirmed {
 
 impl Unconfirmed {
     /// An object with `room` bytes of memory begins. Returns the bytes that it counts towards the limit.
+    #[inline]
     pub(super) fn announce(&mut self, room: u64) -> u64 {
         let counted = if room >= LARGE && self.most < u64::MAX { room } else { 0 };
         self.bytes += counted;

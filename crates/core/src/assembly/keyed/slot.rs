@@ -184,6 +184,7 @@ impl<B> KeyedWindow<B> {
     }
 
     /// The same after it has left the index.
+    #[inline]
     fn close(&mut self, at: u32) -> Option<B> {
         if self.hint == at {
             self.hint = NONE;

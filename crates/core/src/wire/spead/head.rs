@@ -98,15 +98,14 @@ impl<'a> Head<'a> {
             return None;
         }
         let bits = u32::from(self.flavour.address_bits);
-        let mut offsets = self
-            .raw_pointers()
-            .enumerate()
-            .filter(|(_, pointer)| pointer >> bits == 1 << (63 - bits) | id::HEAP_OFFSET);
-        let (at, _) = offsets.next()?;
-        // If repeated, the last counts; this rare case is not optimised.
-        if offsets.next().is_some() {
-            return None;
+        let mut found = None;
+        for (at, pointer) in self.raw_pointers().enumerate() {
+            // If repeated, the last counts; this rare case is not optimised.
+            if pointer >> bits == 1 << (63 - bits) | id::HEAP_OFFSET && found.replace(at).is_some() {
+                return None;
+            }
         }
+        let at = found?;
         let most = ((u64::MAX >> (64 - bits)) - self.offset) / self.length;
         let octets = packet.get(..self.start)?;
         Some(Sequel { octets, at: at + 1, length: self.length, most: most.saturating_sub(1) })
@@ -150,7 +149,13 @@ impl<'a> Head<'a> {
     #[inline]
     pub fn kept(&self) -> impl Iterator<Item = u64> + 'a {
         let flavour = self.flavour;
-        raw(self.pointers.get(self.own..).unwrap_or_default()).filter(move |&pointer| flavour.keeps(pointer))
+        self.others().filter(move |&pointer| flavour.keeps(pointer))
+    }
+
+    /// The pointers behind those that every packet has: [`kept`](Self::kept), and others.
+    #[inline]
+    pub(super) fn others(&self) -> impl Iterator<Item = u64> + 'a {
+        raw(self.pointers.get(self.own..).unwrap_or_default())
     }
 }
 
@@ -185,8 +190,9 @@ impl Sequel<'_> {
         let (words, firsts) = (octets.as_chunks::<8>().0, self.octets.as_chunks::<8>().0);
         let offset = firsts.get(self.at).map_or(0, |first| u64::from_be_bytes(*first)) + n * self.length;
         let mut differs = 0;
-        for (at, (word, first)) in words.iter().zip(firsts).enumerate() {
-            let first = if at == self.at { offset.to_be_bytes() } else { *first };
+        let firsts = &firsts[..words.len()];
+        for (at, word) in words.iter().enumerate() {
+            let first = if at == self.at { offset.to_be_bytes() } else { firsts[at] };
             differs |= u64::from_ne_bytes(*word) ^ u64::from_ne_bytes(first);
         }
         differs == 0

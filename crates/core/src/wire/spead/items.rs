@@ -59,8 +59,13 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
 /// The items that begin beyond the end of a heap of `heap_bytes`, which [`items`] omits: (id, address).
 pub fn outside(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let parts = pointers.iter().map(move |&pointer| flavour.parts(pointer));
-    let beyond = move |item: &Item| !item.immediate && item.id != id::NULL && item.value > heap_bytes;
-    parts.filter(beyond).map(|item| (item.id, item.value))
+    parts.filter(move |item| is_outside(item, heap_bytes)).map(|item| (item.id, item.value))
+}
+
+/// Whether it begins beyond the end of a heap of `heap_bytes`.
+#[inline]
+pub(super) fn is_outside(item: &Item, heap_bytes: u64) -> bool {
+    !item.immediate && item.id != id::NULL && item.value > heap_bytes
 }
 
 /// The last of [`items`] with this id, found without a list of the others.

@@ -90,7 +90,11 @@ impl Keyed for SpeadWire {
 
     #[inline]
     fn items_outside(kept: &Items, bytes: u64) -> u64 {
-        items::outside(kept.flavour, kept.pointers(), bytes).count() as u64
+        let mut outside = 0;
+        for &pointer in kept.pointers() {
+            outside += u64::from(items::is_outside(&kept.flavour.parts(pointer), bytes));
+        }
+        outside
     }
 
     fn describe(kept: &Items) -> String {
@@ -206,7 +210,10 @@ impl Items {
     fn add_all(&mut self, head: &Head<'_>) -> u64 {
         // If packets repeat pointers, the next one follows the last one found.
         let (mut next, mut refused) = (0, 0);
-        for pointer in head.kept() {
+        for pointer in head.others() {
+            if !head.flavour.keeps(pointer) {
+                continue;
+            }
             if self.pointers().get(next) == Some(&pointer) {
                 next += 1;
             } else {

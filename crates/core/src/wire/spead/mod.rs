@@ -110,6 +110,7 @@ impl Control {
     }
 
     /// Its pointer, in native byte order.
+    #[inline]
     #[must_use]
     pub fn pointer(self, flavour: Flavour) -> u64 {
         flavour.immediate(id::STREAM_CONTROL, self as u64)

@@ -38,6 +38,7 @@ impl Timeline {
     }
 
     /// Frames from one time to another; `None` across seconds of unknown length.
+    #[inline]
     fn elapsed(&self, from: FrameTime, to: FrameTime) -> Option<i64> {
         let frames = i64::from(to.frame) - i64::from(from.frame);
         if from.unix_seconds == to.unix_seconds {
@@ -49,6 +50,7 @@ impl Timeline {
     }
 
     /// By how many frames a time may be off.
+    #[inline]
     fn slack(&self) -> i128 {
         match self.rate {
             Some((rate, seconds)) if !self.alternates => i128::from((rate / seconds / 4).max(1)),
@@ -59,6 +61,7 @@ impl Timeline {
         }
     }
 
+    #[inline]
     pub(super) fn step(&self, last: (u64, FrameTime), place: u64, time: FrameTime) -> Step {
         if !self.numbered {
             return Step::Fits;
@@ -191,6 +194,7 @@ impl Timeline {
         }
     }
 
+    #[inline]
     fn count_step(&mut self, is_off: bool, weight: u64) {
         let shift = weight.min(TOGETHER - 1) as u32;
         self.steps = self.steps << shift | if is_off { (1 << shift) - 1 } else { 0 };

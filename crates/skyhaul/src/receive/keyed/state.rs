@@ -199,6 +199,7 @@ impl<S: Store> StreamState<S> {
     }
 
     /// The time, and whether the program was paused since the last reading.
+    #[inline]
     fn read_clock(&self) -> (Nanos, bool) {
         let mut clock = lock(&self.clock);
         let pause = clock.turn();

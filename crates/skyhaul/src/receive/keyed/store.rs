@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A holder that panicked has lost one heap at most.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,6 +32,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// The identity under which objects with this key are counted as missing.
+    #[inline]
     pub(crate) fn counted_as<W: Keyed>(&self, key: Key) -> (usize, SocketAddr, u16) {
         if W::COUNTED_BY_SENDER {
             (self.reader, self.address, own_source(key))
@@ -71,6 +73,7 @@ impl RunRejected {
 
 impl<'a> Run<'a> {
     /// One payload.
+    #[inline]
     pub(crate) fn one(bytes: &'a [u8]) -> Self {
         Run { bytes, stride: bytes.len(), payload: bytes.len(), count: 1 }
     }
@@ -85,10 +88,12 @@ impl<'a> Run<'a> {
     }
 
     /// Bytes of all payloads.
+    #[inline]
     pub(crate) fn length(&self) -> u64 {
         self.bytes_of(self.count)
     }
 
+    #[inline]
     pub(crate) fn bytes_of(&self, packets: usize) -> u64 {
         self.payload as u64 * packets as u64
     }
@@ -233,6 +238,7 @@ pub(crate) trait Store: Send + Sized + 'static {
     }
 
     /// Bytes of memory held by a finished object.
+    #[inline]
     fn bytes_of(out: &Self::Out) -> u64 {
         let _ = out;
         0
@@ -473,6 +479,7 @@ impl<W: Keyed> Store for ObjectStore<W> {
         Some((parts.reader, parts.sender))
     }
 
+    #[inline]
     fn bytes_of(object: &Object<W>) -> u64 {
         object.payload().len() as u64
     }
