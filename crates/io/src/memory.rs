@@ -41,6 +41,7 @@ mod block;
 pub mod heap;
 mod mapping;
 pub mod peek;
+pub mod remote;
 
 pub use block::{Block, View};
 pub use mapping::{ALIGN, Pages};
@@ -170,7 +171,7 @@ impl Pool {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let bytes = block_bytes * count as usize;
-        check_available(bytes as u64)?;
+        check_available(bytes as u64, "a pool", "use a smaller --memory")?;
         let first = if options.shared { Table::bytes(count) } else { 0 };
         let mapping =
             if options.shared { Mapping::memory_file(first + bytes)? } else { Mapping::anonymous(bytes)? };
@@ -343,7 +344,8 @@ impl Pool {
 }
 
 /// Reject a size that might trigger the kernel's out-of-memory killer.
-fn check_available(bytes: u64) -> io::Result<()> {
+/// Whether the machine has so much memory for `what`; if not, the error has the remedy.
+fn check_available(bytes: u64, what: &str, remedy: &str) -> io::Result<()> {
     let Some(available) = meminfo("MemAvailable:") else { return Ok(()) };
     // Huge pages reserved by the administrator do not count as available, but the pool can use them.
     let huge = meminfo("HugePages_Free:").map_or(0, |kib| kib / 1024 * (2 << 20));
@@ -351,10 +353,10 @@ fn check_available(bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "a pool of {} MiB does not fit: {} MiB are available{}",
+        "{what} of {} MiB does not fit: {} MiB are available{}",
         bytes >> 20,
         available >> 20,
-        Hint("use a smaller --memory")
+        Hint(remedy)
     );
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }

@@ -1,6 +1,7 @@
 //! What an endpoint reports, and how memory is named.
 
 use crate::placement::Nanos;
+use core::net::SocketAddr;
 use std::ops::Range;
 
 /// A part of memory that the caller knows by a number. The endpoint never touches it.
@@ -33,6 +34,10 @@ pub struct PlaceBytes {
     pub from: Range<usize>,
     /// In memory; of the same length.
     pub to: MemorySlice,
+    /// The connection that brought it.
+    pub connection: u32,
+    /// The number of its message, where messages are numbered (UC).
+    pub message: Option<u64>,
 }
 
 /// A place in a region of the peer.
@@ -96,6 +101,8 @@ pub enum RdmaEvent {
     Requested {
         /// The connection.
         connection: u32,
+        /// The peer.
+        peer: SocketAddr,
         /// The peer's private data.
         private: Vec<u8>,
     },
@@ -119,6 +126,8 @@ pub enum RdmaEvent {
     Written {
         /// The connection.
         connection: u32,
+        /// Its number among the messages of the peer, where they are numbered (UC).
+        message: Option<u64>,
         /// The region; 0 if only the immediate data arrived.
         stag: u32,
         /// The ranges that were written.

@@ -15,7 +15,7 @@ use super::event::{MemorySlice, PlaceBytes, RdmaEvent};
 pub(super) use super::landing::{Asked, Shared};
 use super::landing::{
     IMMEDIATE_BYTES, Landing, NUMBERED, Part, PartKind, QUEUES, RECORDS, end_message, lost_messages,
-    note_answer, part_of, settle, short_body, target,
+    note_answer, numbered, part_of, settle, short_body, target,
 };
 use crate::assembly::{KeyedConfig, KeyedWindow, Slot, Window};
 use crate::placement::{Key, Nanos, Placement, Reject};
@@ -128,7 +128,8 @@ impl Inbound {
                 (shared.connection, data.value, segment.opcode.is_solicited());
             shared.events.push_back(RdmaEvent::Immediate { connection, value, is_solicited });
         }
-        Ok((to.map(|to| PlaceBytes { from: segment.payload.clone(), to }), asked))
+        let (connection, message) = (shared.connection, numbered(part.key));
+        Ok((to.map(|to| PlaceBytes { from: segment.payload.clone(), to, connection, message }), asked))
     }
 
     /// UC: the shim says all.

@@ -19,6 +19,11 @@ pub(super) const NUMBERED: u64 = 1;
 pub(super) const QUEUES: u64 = 2;
 pub(super) const RECORDS: u64 = 1 << 32;
 
+/// The number of a message that its peer has numbered.
+pub(super) fn numbered(key: Key) -> Option<u64> {
+    (key.source == NUMBERED).then_some(key.number)
+}
+
 /// Where a message lands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Landing {
@@ -332,6 +337,7 @@ fn written(
     }
     RdmaEvent::Written {
         connection,
+        message: numbered(retired.key),
         stag,
         valid,
         missing,

@@ -129,7 +129,7 @@ impl Both {
         }
     }
 
-    fn duplicate(&self) -> io::Result<OwnedFd> {
+    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.socket.as_fd().try_clone_to_owned().map_err(self.at().failing("open a socket for"))
     }
 

@@ -8,10 +8,12 @@
 //! As [`send`](super::send), packets of equal length go as one train, gathered from where they lie. A destination whose path
 //! cannot carry trains gets single packets, and holds up no other.
 //!
-//! Limits: it never waits and never fails; packets that the kernel does not accept are counted by reason. The kernel
+//! Limits: it never fails, and waits only if it answers from a receiving socket ([`Forwarder::over`]); packets that the kernel does
+//! not accept are counted by reason. The kernel
 //! does not record which peer refused packets, so a missing listener is not reported.
 
 use super::{
+    both::Both,
     send::{SendOptions, choose, size_send_buffer},
     submit::{Packets, SendMode, submit},
 };
@@ -67,6 +69,8 @@ pub struct Forwarder {
     singly: u64,
     /// The time to live that is set.
     hops: Option<u8>,
+    /// Wait for room in the send buffer.
+    waits: bool,
 }
 
 impl Forwarder {
@@ -90,6 +94,7 @@ impl Forwarder {
             calls: 0,
             singly: 0,
             hops: None,
+            waits: false,
         };
         Ok(if from.is_ipv4() {
             let (socket, buffer) = v4?;
@@ -98,6 +103,19 @@ impl Forwarder {
             let (socket, buffer) = v6?;
             open(v4.ok().map(|(socket, _)| socket), Some(socket), buffer)
         })
+    }
+
+    /// From the port of a socket that receives: answers to its peers. It waits for room in the send buffer, which empties at the rate
+    /// of the interface. Packets to the other version of IP are counted as unreachable.
+    ///
+    /// # Errors
+    /// If no file descriptor is free.
+    pub fn over(both: &Both, options: &SendOptions) -> io::Result<Self> {
+        let socket = Socket::from(both.duplicate()?);
+        let buffer = size_send_buffer(socket.as_fd(), options.buffer);
+        let (mode, because) = choose(options.mode);
+        let (v4, v6) = if both.local().is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
+        Ok(Self { v4, v6, mode, because, buffer, calls: 0, singly: 0, hops: None, waits: true })
     }
 
     /// How packets are passed to the kernel, and why.
@@ -150,7 +168,7 @@ impl Forwarder {
         while at < packets.count() {
             let (groups, n) = packets.cut(at, mode);
             self.calls += 1;
-            match submit(socket.as_fd(), packets, &groups[..n], Some(&to), false) {
+            match submit(socket.as_fd(), packets, &groups[..n], Some(&to), self.waits) {
                 Ok(taken) => {
                     for group in groups.iter().take(taken) {
                         at += group.packets;

@@ -176,7 +176,7 @@ impl World {
 
     fn react(&mut self, side: usize, event: &RdmaEvent) -> Held {
         match event {
-            RdmaEvent::Requested { connection, private } => {
+            RdmaEvent::Requested { connection, private, .. } => {
                 hold!(side == SERVER && private == b"hello", "a connection nobody asked for");
                 let (id, will_reject) = (*connection, self.will_reject);
                 self.connection[SERVER] = (!will_reject).then_some(id);

@@ -262,7 +262,7 @@ impl RdmaEndpoint {
         let connection = self.connection(id)?;
         connection.learn(control);
         connection.deadline = Some(deadline);
-        self.events.push_back(RdmaEvent::Requested { connection: id, private: private.to_vec() });
+        self.events.push_back(RdmaEvent::Requested { connection: id, peer: from, private: private.to_vec() });
         Ok(())
     }
 }

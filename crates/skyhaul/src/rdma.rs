@@ -1,0 +1,37 @@
+//! RDMA over UDP, in software: memory of this host that others write and read, and the other end of it.
+//!
+//! ```text
+//!   write   regions, patterns, bytes ─▶ RdmaEndpoint ─▶ trains ─────▶ UDP ─────▶ Source ─▶ RdmaEndpoint ─▶ RemoteMemory   serve
+//!   read    pieces of a range        ◀─ RemoteMemory ◀─ Source ◀──── UDP ◀───── trains ◀─ answers from the region
+//! ```
+//!
+//! [`RdmaServer`] exposes regions; [`write`] and [`read`] use a region of it. The endpoint of [`skyhaul_core::rdma`] decides; here it
+//! gets sockets, memory and a clock, in one thread. Datagrams come from any [`Source`](skyhaul_io::source::Source), and memory that peers
+//! write is [`RemoteMemory`](skyhaul_io::memory::remote::RemoteMemory).
+//!
+//! * Loss is reported, not repaired: a Write ends whole, or with its missing ranges, or is lost whole by its number. A Read asks again
+//!   for what is missing until its deadline.
+//! * Every count is from one ledger, whose sums are checked at the end of each run.
+//! * A connection is for one region, named in its request; its peer may use no other.
+//!
+//! Limits: the UC profile only; one thread an end; no resumption after a change of address. See `docs/internals/rdma.md`.
+
+mod address;
+mod driver;
+mod read;
+mod report;
+mod serve;
+mod verify;
+mod write;
+
+pub use address::{RdmaAddress, RegionSpec};
+pub use read::{RdmaReadOptions, ReadProgress, read};
+pub use report::{
+    ConnectionReport, DatagramReport, LossReport, RdmaReadReport, RdmaServeReport, RdmaWriteReport,
+    RegionReport, VerifyReport,
+};
+pub use serve::{RdmaServer, ServeOptions, ServeProgress};
+pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,436 @@
+//! An endpoint at work: its socket, its memory, its clock, its faults.
+//!
+//! ```text
+//!   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
+//! ```
+
+use super::report::DatagramReport;
+use crate::auth::{Cookies, random};
+use skyhaul_core::pattern;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::rdma::{
+    AddressProof, MemorySlice, PlaceBytes, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaTransmit,
+};
+use skyhaul_core::wire::rdma::shim::UcShim;
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::fault::{Damage, FaultSource, Faults, Line};
+use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::memory::remote::RemoteMemory;
+use skyhaul_io::source::Source;
+use skyhaul_io::udp::UdpOptions;
+use skyhaul_io::udp::both::Both;
+use skyhaul_io::udp::forward::{Forwarded, Forwarder};
+use skyhaul_io::udp::send::{SendOptions, largest_datagram};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Datagrams handed to the kernel at a time.
+const BATCH: usize = 64;
+/// Memory numbers from here on are patterns: see [`pattern_of`].
+const PATTERNS: u32 = 1 << 31;
+/// The longest datagram if the path would carry more: larger ones are no faster, and a lost one costs more.
+const MAX_DATAGRAM_BYTES: usize = 8972;
+/// A silent peer is asked after this time, and given up after four times that.
+const KEEP_ALIVE: Nanos = Nanos::SECOND;
+
+/// Memory that operations use.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// Peers may write it.
+    Remote(RemoteMemory),
+    /// Bytes to write.
+    Bytes(Vec<u8>),
+}
+
+/// The pattern of a message, as memory from which it is sent: nothing is copied. `at` is its offset in the region.
+pub(super) fn pattern_of(message: u64, at: u64, length: u64) -> MemorySlice {
+    MemorySlice { memory: PATTERNS | message as u32, start: at, length }
+}
+
+/// The object whose pattern a message has. Message numbers 2³¹ apart have the same.
+pub(super) fn pattern_object(message: u64) -> u64 {
+    message & u64::from(PATTERNS - 1)
+}
+
+/// Proves addresses by the cookies of the house.
+struct Proof(Cookies);
+
+impl AddressProof for Proof {
+    fn cookie(&self, peer: SocketAddr, nonce: u64) -> [u8; 16] {
+        self.0.of(peer, nonce)
+    }
+
+    fn is_cookie(&self, peer: SocketAddr, nonce: u64, cookie: [u8; 16]) -> bool {
+        self.0.is_of(peer, nonce, cookie)
+    }
+}
+
+/// Random numbers of the system. One that it does not give is an error at the end of the turn.
+#[derive(Default)]
+struct Numbers {
+    refused: Option<io::Error>,
+    count: u64,
+}
+
+impl Numbers {
+    fn draw(&mut self) -> u64 {
+        random::<8>().map(u64::from_ne_bytes).unwrap_or_else(|error| {
+            self.refused = Some(error);
+            // Another in each call, so that a search for a free number ends.
+            self.count += 1;
+            self.count << 8
+        })
+    }
+}
+
+/// How to open a driver.
+#[derive(Clone, Debug)]
+pub(super) struct DriverOptions {
+    /// `None`: any port, towards this peer.
+    pub(super) listen: Option<Endpoint>,
+    pub(super) peer: Option<Endpoint>,
+    pub(super) config: RdmaConfig,
+    /// On what arrives.
+    pub(super) arriving: Option<Faults>,
+    /// On segments that leave.
+    pub(super) leaving: Option<Faults>,
+    /// Read the socket this often at high rates; zero: at once.
+    pub(super) gather: Duration,
+}
+
+/// The largest datagram for the path to a peer, at most that of a jumbo frame.
+pub(super) fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<u16> {
+    let most = largest_datagram(peer)?;
+    let usual = most.min(MAX_DATAGRAM_BYTES);
+    Ok(asked.unwrap_or_else(|| u16::try_from(usual).unwrap_or(u16::MAX)))
+}
+
+pub(super) struct Driver {
+    pub(super) endpoint: RdmaEndpoint,
+    source: Box<dyn Source>,
+    outlet: Forwarder,
+    local: SocketAddr,
+    memories: Vec<Memory>,
+    proof: Proof,
+    numbers: Numbers,
+    began: Instant,
+    line: Option<Line<RdmaTransmit>>,
+    /// Where bytes came to lie since the list was last taken.
+    placed: Option<Vec<PlaceBytes>>,
+    /// Datagrams that were passed to the endpoint.
+    arrived: u64,
+    /// Segments that the endpoint has handed out, and control datagrams.
+    segments: u64,
+    controls: u64,
+    sent_segments: Forwarded,
+    sent_controls: Forwarded,
+    ready: Vec<(RdmaTransmit, Damage)>,
+    scratch: Vec<u8>,
+}
+
+/// Where a part of a datagram lies while it is sent.
+enum Piece {
+    Scratch(Range<usize>),
+    Pattern(&'static [u8]),
+    Bytes(usize, Range<usize>),
+}
+
+impl Driver {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// A system call failed: the error names the operation and the address, and has a hint.
+    pub(super) fn open(options: &DriverOptions) -> io::Result<Driver> {
+        let at = options.listen.as_ref().or(options.peer.as_ref());
+        let mut udp = UdpOptions { gather: options.gather, timestamps: false, ..UdpOptions::default() };
+        udp.buffer = at.and_then(|at| at.rcvbuf).unwrap_or(udp.buffer);
+        let bind = match (&options.listen, &options.peer) {
+            (Some(listen), _) => listen.address,
+            (None, Some(peer)) if peer.address.is_ipv6() => (IpAddr::from(Ipv6Addr::UNSPECIFIED), 0).into(),
+            (None, _) => (IpAddr::from(Ipv4Addr::UNSPECIFIED), 0).into(),
+        };
+        let both = Both::bind(bind, &udp)?;
+        let mut send = SendOptions::default();
+        send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
+        let outlet = Forwarder::over(&both, &send)?;
+        let source: Box<dyn Source> = Box::new(both.source(&udp)?);
+        let source = match &options.arriving {
+            Some(faults) => Box::new(FaultSource::new(source, faults)),
+            None => source,
+        };
+        Ok(Driver {
+            endpoint: RdmaEndpoint::new(RdmaConfig { keep_alive: Some(KEEP_ALIVE), ..options.config }),
+            source,
+            outlet,
+            local: both.local(),
+            memories: Vec::new(),
+            proof: Proof(Cookies::new()?),
+            numbers: Numbers::default(),
+            began: Instant::now(),
+            line: options.leaving.as_ref().map(Line::new),
+            placed: None,
+            arrived: 0,
+            segments: 0,
+            controls: 0,
+            sent_segments: Forwarded::default(),
+            sent_controls: Forwarded::default(),
+            ready: Vec::with_capacity(2 * BATCH),
+            scratch: Vec::new(),
+        })
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The number of new memory.
+    pub(super) fn add(&mut self, memory: Memory) -> u32 {
+        self.memories.push(memory);
+        self.memories.len() as u32 - 1
+    }
+
+    pub(super) fn memory(&self, number: u32) -> Option<&RemoteMemory> {
+        match self.memories.get(number as usize) {
+            Some(Memory::Remote(memory)) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// Keep a list of the places of bytes that arrive from now on; returns the one since the last call.
+    pub(super) fn list_places(&mut self) -> Vec<PlaceBytes> {
+        self.placed.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// The time of the endpoint.
+    pub(super) fn now(&self) -> Nanos {
+        Nanos::from(self.began.elapsed())
+    }
+
+    /// What the endpoint is asked with.
+    pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
+        let now = self.now();
+        let numbers = &mut self.numbers;
+        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &self.proof };
+        call(&mut self.endpoint, &mut context)
+    }
+
+    /// Take what arrives within `wait`, place it, and do what timers ask for.
+    ///
+    /// # Errors
+    /// The socket fails, or the system has no random numbers.
+    pub(super) fn receive(&mut self, wait: Duration) -> io::Result<usize> {
+        let due = self.endpoint.poll_timeout().map(|due| Duration::from_nanos(due.since(self.now()).0));
+        let wait = due.map_or(wait, |due| due.min(wait));
+        let Self { endpoint, source, memories, proof, numbers, began, arrived, placed, .. } = self;
+        // One reading of the clock for a train: its packets came together.
+        let polled = source.poll(wait, &mut |train| {
+            let now = Nanos::from(began.elapsed());
+            let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
+            for datagram in train.packets() {
+                *arrived += 1;
+                let Some(place) = endpoint.handle_datagram(*train.sender, datagram, &mut context) else {
+                    continue;
+                };
+                // Peers are given places in memory of this kind only.
+                if let Some(Memory::Remote(memory)) = memories.get(place.to.memory as usize) {
+                    memory.place(place.to.start, &datagram[place.from.clone()]);
+                }
+                placed.iter_mut().for_each(|list| list.push(place.clone()));
+            }
+        })?;
+        if self.endpoint.poll_timeout().is_some_and(|due| due <= self.now()) {
+            self.with(|endpoint, context| endpoint.handle_timeout(context));
+        }
+        self.numbers.refused.take().map_or(Ok(polled), Err)
+    }
+
+    /// Send what waits, about `most` bytes of it. Returns the bytes handed out.
+    pub(super) fn send(&mut self, most: u64) -> u64 {
+        let mut handed = 0;
+        while handed < most {
+            let before = self.segments + self.controls;
+            while self.ready.len() < BATCH && handed < most {
+                let Some(transmit) = self.with(|endpoint, context| endpoint.poll_transmit(context)) else {
+                    break;
+                };
+                handed += transmit.head.len() as u64 + transmit.payload.map_or(0, |slice| slice.length);
+                let is_control = UcShim::read(&transmit.head).is_some_and(|(shim, _)| shim.control == 1);
+                if is_control {
+                    self.controls += 1;
+                    self.pass_on();
+                    self.ready.push((transmit, Damage::NONE));
+                    let sent = self.put();
+                    self.sent_controls.add(&sent);
+                    continue;
+                }
+                self.segments += 1;
+                match &mut self.line {
+                    Some(line) => {
+                        let ready = &mut self.ready;
+                        line.pass(transmit, &mut |transmit, damage| ready.push((transmit, damage)));
+                    }
+                    None => self.ready.push((transmit, Damage::NONE)),
+                }
+            }
+            self.pass_on();
+            if self.segments + self.controls == before {
+                break;
+            }
+        }
+        handed
+    }
+
+    /// Send segments that injected faults still hold back.
+    pub(super) fn flush(&mut self) {
+        if let Some(line) = &mut self.line {
+            let ready = &mut self.ready;
+            line.flush(&mut |transmit, damage| ready.push((transmit, damage)));
+        }
+        self.pass_on();
+    }
+
+    /// Hand the segments that are ready to the kernel.
+    fn pass_on(&mut self) {
+        let sent = self.put();
+        self.sent_segments.add(&sent);
+    }
+
+    fn put(&mut self) -> Forwarded {
+        let mut sent = Forwarded::default();
+        let ready = std::mem::take(&mut self.ready);
+        for to_one in ready.chunk_by(|(one, _), (next, _)| one.to == next.to) {
+            sent.add(&self.put_to(to_one));
+        }
+        self.ready = ready;
+        self.ready.clear();
+        sent
+    }
+
+    fn put_to(&mut self, datagrams: &[(RdmaTransmit, Damage)]) -> Forwarded {
+        self.scratch.clear();
+        // Nothing refers to the scratch until it is whole.
+        let mut pieces: Vec<(Option<&[u8]>, Piece)> = Vec::with_capacity(datagrams.len());
+        for (transmit, damage) in datagrams {
+            let is_plain = *damage == Damage::NONE && !transmit.has_crc;
+            let payload = transmit.payload.map(|slice| self.piece(slice));
+            match payload {
+                Some(piece) if is_plain => pieces.push((Some(&transmit.head), piece)),
+                payload => {
+                    let bytes = payload
+                        .as_ref()
+                        .map_or(&[][..], |piece| bytes_of(&self.memories, &self.scratch, piece));
+                    let whole = transmit.assemble(bytes);
+                    let from = self.scratch.len();
+                    self.scratch.extend_from_slice(&whole);
+                    let kept = damage.apply(&mut self.scratch[from..]);
+                    self.scratch.truncate(from + kept);
+                    pieces.push((None, Piece::Scratch(from..from + kept)));
+                }
+            }
+        }
+        let (mut slices, mut extents) =
+            (Vec::with_capacity(2 * pieces.len()), Vec::with_capacity(pieces.len()));
+        for (head, piece) in &pieces {
+            let (first, body) = (slices.len(), bytes_of(&self.memories, &self.scratch, piece));
+            slices.extend(head.map(IoSlice::new));
+            slices.push(IoSlice::new(body));
+            extents.push(Extent { first, bytes: head.map_or(0, <[u8]>::len) + body.len() });
+        }
+        self.outlet.forward(datagrams[0].0.to, Gathered::new(&slices, &extents))
+    }
+
+    /// Where the bytes of a slice are; those that may change are copied.
+    fn piece(&mut self, slice: MemorySlice) -> Piece {
+        let length = slice.length as usize;
+        if slice.memory >= PATTERNS {
+            let object = pattern_object(slice.memory.into());
+            return Piece::Pattern(pattern::slice(object, slice.start, length));
+        }
+        match self.memories.get(slice.memory as usize) {
+            Some(Memory::Bytes(_)) => {
+                let start = slice.start as usize;
+                Piece::Bytes(slice.memory as usize, start..start + length)
+            }
+            Some(Memory::Remote(memory)) => {
+                let from = self.scratch.len();
+                self.scratch.resize(from + length, 0);
+                memory.copy(slice.start, &mut self.scratch[from..]);
+                Piece::Scratch(from..from + length)
+            }
+            None => Piece::Scratch(0..0),
+        }
+    }
+
+    /// Bytes of segments that the kernel accepted so far.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.sent_segments.bytes
+    }
+
+    /// How packets are handed to the kernel, and read from it.
+    pub(super) fn describe(&self) -> (String, String) {
+        (self.source.describe(), self.outlet.describe())
+    }
+
+    /// What became of every datagram of this end.
+    ///
+    /// # Errors
+    /// The sums are wrong: a fault of this program, and no figure of it may be believed.
+    pub(super) fn ledger(&self) -> io::Result<DatagramReport> {
+        let counts = self.endpoint.counts();
+        counts.check();
+        let stats = self.source.stats();
+        let injected = self.line.as_ref().map(Line::injected).cloned().unwrap_or_default();
+        let held = self.line.as_ref().map_or(0, Line::held) as u64;
+        let sums = [
+            ("datagrams that arrived and that the endpoint counted", self.arrived, counts.datagrams),
+            ("datagrams handed out and sent", counts.sent, self.segments + self.controls),
+            (
+                "control datagrams sent",
+                self.controls,
+                self.sent_controls.packets + self.sent_controls.unsent(),
+            ),
+            (
+                "segments handed out and their fates",
+                self.segments + injected.duplicated,
+                self.sent_segments.packets + self.sent_segments.unsent() + injected.lost() + held,
+            ),
+        ];
+        for (what, one, other) in sums {
+            if one != other {
+                return Err(io::Error::other(format!("the counts of {what} differ: {one} and {other}")));
+            }
+        }
+        Ok(DatagramReport {
+            arrived: counts.datagrams,
+            placed: counts.placed,
+            placed_bytes: counts.placed_bytes,
+            consumed: counts.consumed,
+            control: counts.control,
+            refused: counts.refused.iter().map(|(why, n)| (why.name().to_owned(), n)).collect(),
+            kernel_drops: stats.socket_drops,
+            handed_out: counts.sent,
+            segments: self.segments,
+            segments_sent: self.sent_segments.packets,
+            segment_bytes_sent: self.sent_segments.bytes,
+            unsent: self.sent_segments.unsent() + self.sent_controls.unsent(),
+            lost_on_purpose: injected.lost(),
+            lost_on_purpose_ranges: injected.lost_packets.ranges().iter().map(|r| (r.start, r.end)).collect(),
+            duplicated_on_purpose: injected.duplicated,
+            reordered_on_purpose: injected.reordered,
+            damaged_on_purpose: injected.corrupted + injected.truncated,
+        })
+    }
+}
+
+fn bytes_of<'a>(memories: &'a [Memory], scratch: &'a [u8], piece: &Piece) -> &'a [u8] {
+    match piece {
+        Piece::Scratch(range) => &scratch[range.clone()],
+        Piece::Pattern(bytes) => bytes,
+        Piece::Bytes(memory, range) => match &memories[*memory] {
+            Memory::Bytes(bytes) => &bytes[range.clone()],
+            Memory::Remote(_) => &[],
+        },
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads a range of a region, in pieces, each by its deadline.
+
+use super::address::RdmaAddress;
+use super::driver::{Driver, DriverOptions, Memory, datagram_bytes};
+use super::report::{RdmaReadReport, pairs, total};
+use super::write::{RemoteRegion, close, connect};
+use crate::report::VERSION;
+use crate::stop::StopFlag;
+use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaConfig, RdmaEvent, RemoteAddress, RemoteRead};
+use skyhaul_io::fault::Faults;
+use skyhaul_io::host::thread;
+use skyhaul_io::memory::remote::RemoteMemory;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Bytes of a Read.
+const PIECE: u64 = 1 << 20;
+/// Reads at a time.
+const AT_A_TIME: usize = 8;
+/// Requests of a Read until its deadline, if all are needed.
+const REQUESTS: u64 = 8;
+/// Longest wait of a turn.
+const TURN: Duration = Duration::from_millis(20);
+const TURN_BYTES: u64 = 64 << 10;
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How to read.
+#[derive(Clone, Debug)]
+pub struct RdmaReadOptions {
+    /// The region.
+    pub from: RdmaAddress,
+    /// The range of it; `None`: all.
+    pub range: Option<Range<u64>>,
+    /// Each piece of at most 1 MiB ends by then, complete or not.
+    pub deadline: Duration,
+    /// On what arrives.
+    pub faults: Option<Faults>,
+    /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
+    pub datagram_bytes: Option<u16>,
+    /// Ask for a CRC on every datagram.
+    pub crc: bool,
+}
+
+/// How far a reader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadProgress {
+    /// Wall seconds.
+    pub seconds: f64,
+    /// Bytes of the range that are over, whether they arrived or not.
+    pub done: u64,
+    /// Bytes of the range.
+    pub of: u64,
+    /// Bits per second since the last one.
+    pub bits_per_second: f64,
+}
+
+/// A Read under way.
+struct Piece {
+    range: Range<u64>,
+    /// The part of the buffer.
+    place: usize,
+    began: Instant,
+}
+
+/// Reads a range. Each piece, when it ends, goes to `take`: its offset from the range's start, and its bytes, which are zero where nothing
+/// arrived. Pieces end in any order.
+///
+/// # Errors
+/// The region cannot be reached or read, the range does not lie in it, `take` or the socket fails, or the sums of the report are wrong.
+pub fn read(
+    options: &RdmaReadOptions,
+    stop: &StopFlag,
+    take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    progress: &mut dyn FnMut(&ReadProgress),
+) -> io::Result<RdmaReadReport> {
+    let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.from.endpoint)?;
+    let config = RdmaConfig { datagram_bytes, crc: options.crc, ..RdmaConfig::default() };
+    let mut driver = Driver::open(&DriverOptions {
+        listen: None,
+        peer: Some(options.from.endpoint.clone()),
+        config,
+        arriving: options.faults,
+        leaving: None,
+        gather: Duration::ZERO,
+    })?;
+    let region = connect(&mut driver, &options.from, stop)?;
+    let range = match checked(options, &region) {
+        Ok(range) => range,
+        Err(error) => {
+            close(&mut driver, region.connection)?;
+            return Err(error);
+        }
+    };
+    let length = (range.end - range.start).min(PIECE * AT_A_TIME as u64);
+    let memory = driver.add(Memory::Remote(RemoteMemory::new(length)?));
+    let cpu = thread::cpu_time();
+    let mut reader = Reader {
+        options,
+        region,
+        memory,
+        next: range.start,
+        range: range.clone(),
+        pieces: BTreeMap::new(),
+        free: (0..AT_A_TIME).rev().collect(),
+        report: RdmaReadReport {
+            version: VERSION,
+            from: options.from.to_string(),
+            region_bytes: region.bytes,
+            range: (range.start, range.end),
+            ..RdmaReadReport::default()
+        },
+        missing: Vec::new(),
+        scratch: Vec::new(),
+    };
+    let began = Instant::now();
+    let ended = reader.run(&mut driver, stop, take, progress)?;
+    let Reader { mut report, mut missing, .. } = reader;
+    report.seconds = began.elapsed().as_secs_f64();
+    report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+    let closed_by = match ended {
+        Some(by) => by,
+        None => close(&mut driver, region.connection)?,
+    };
+    report.closed_by = closed_by.name().to_owned();
+    missing.sort_by_key(|range| range.start);
+    report.missing = pairs(&joined(&missing));
+    report.missing_bytes = total(&missing);
+    report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds.max(1e-9);
+    report.datagrams = driver.ledger()?;
+    let (asked, told) = (range.end - range.start, report.bytes + report.missing_bytes);
+    if asked != told {
+        return Err(io::Error::other(format!("{asked} bytes were asked for, and {told} were reported")));
+    }
+    Ok(report)
+}
+
+/// The range to read.
+fn checked(options: &RdmaReadOptions, region: &RemoteRegion) -> io::Result<Range<u64>> {
+    let wrong = |kind, text: String| Err(io::Error::new(kind, text));
+    if !region.rights.read {
+        let text = format!("{} may not be read{}", options.from, Hint("serve it with :read"));
+        return wrong(io::ErrorKind::PermissionDenied, text);
+    }
+    let range = options.range.clone().unwrap_or(0..region.bytes);
+    if range.is_empty() || range.end > region.bytes {
+        let text = format!(
+            "--range {}..{} does not lie in the region of {} bytes{}",
+            range.start,
+            range.end,
+            region.bytes,
+            Hint("write it as FIRST..BEHIND, like 0..1MiB")
+        );
+        return wrong(io::ErrorKind::InvalidInput, text);
+    }
+    Ok(range)
+}
+
+/// Ascending ranges, with neighbours as one.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => all.push(range.clone()),
+        }
+    }
+    all
+}
+
+struct Reader<'a> {
+    options: &'a RdmaReadOptions,
+    region: RemoteRegion,
+    memory: u32,
+    /// The first byte that was not asked for.
+    next: u64,
+    range: Range<u64>,
+    pieces: BTreeMap<u64, Piece>,
+    /// Parts of the buffer without a Read.
+    free: Vec<usize>,
+    report: RdmaReadReport,
+    missing: Vec<Range<u64>>,
+    scratch: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// Returns why the connection ended, if it did.
+    fn run(
+        &mut self,
+        driver: &mut Driver,
+        stop: &StopFlag,
+        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+        progress: &mut dyn FnMut(&ReadProgress),
+    ) -> io::Result<Option<ClosedBy>> {
+        let (began, mut shown) = (Instant::now(), (Instant::now(), 0));
+        let mut ended = None;
+        loop {
+            self.report.interrupted = stop.is_set() && self.next < self.range.end;
+            while ended.is_none() && !stop.is_set() && self.next < self.range.end && !self.free.is_empty() {
+                self.ask(driver)?;
+            }
+            if self.pieces.is_empty() {
+                break;
+            }
+            driver.send(TURN_BYTES);
+            driver.receive(TURN)?;
+            while let Some(event) = driver.endpoint.poll_event() {
+                match event {
+                    RdmaEvent::ReadDone { read, missing, asked, .. } => {
+                        self.done(driver, read, &missing, asked, take)?;
+                    }
+                    RdmaEvent::Closed { by, .. } => ended = Some(by),
+                    _ => {}
+                }
+            }
+            if shown.0.elapsed() >= PROGRESS_INTERVAL {
+                let bits = (self.report.bytes - shown.1) as f64 * 8.0 / shown.0.elapsed().as_secs_f64();
+                shown = (Instant::now(), self.report.bytes);
+                progress(&ReadProgress {
+                    seconds: began.elapsed().as_secs_f64(),
+                    done: self.report.bytes + total(&self.missing),
+                    of: self.range.end - self.range.start,
+                    bits_per_second: bits,
+                });
+            }
+        }
+        // What was never asked for is missing too.
+        if self.next < self.range.end {
+            self.missing.push(self.next..self.range.end);
+        }
+        Ok(ended)
+    }
+
+    fn ask(&mut self, driver: &mut Driver) -> io::Result<()> {
+        let Some(place) = self.free.pop() else { return Ok(()) };
+        let range = self.next..self.range.end.min(self.next + PIECE);
+        let (now, after) = (driver.now(), Nanos::from(self.options.deadline));
+        let read = RemoteRead {
+            sink: MemorySlice {
+                memory: self.memory,
+                start: place as u64 * PIECE,
+                length: range.end - range.start,
+            },
+            from: RemoteAddress { stag: self.region.stag, offset: range.start },
+            deadline: now.plus(after),
+            ask_again: Some(Nanos((after.0 / REQUESTS).max(1_000_000))),
+        };
+        let connection = self.region.connection;
+        let posted = driver.with(|endpoint, context| endpoint.read(connection, read, context));
+        let number = posted
+            .map_err(|why| io::Error::other(format!("read from byte {}: {}", range.start, why.name())))?;
+        self.next = range.end;
+        self.report.reads += 1;
+        self.pieces.insert(number, Piece { range, place, began: Instant::now() });
+        Ok(())
+    }
+
+    fn done(
+        &mut self,
+        driver: &Driver,
+        read: u64,
+        missing: &[Range<u64>],
+        asked: u32,
+        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(piece) = self.pieces.remove(&read) else { return Ok(()) };
+        let length = piece.range.end - piece.range.start;
+        self.report.requests += u64::from(asked);
+        self.report.complete += u64::from(missing.is_empty());
+        self.report.bytes += length - total(missing);
+        self.report.longest_seconds = self.report.longest_seconds.max(piece.began.elapsed().as_secs_f64());
+        self.scratch.resize(length as usize, 0);
+        if let Some(memory) = driver.memory(self.memory) {
+            memory.copy(piece.place as u64 * PIECE, &mut self.scratch);
+        }
+        for hole in missing {
+            // What lay there is of an earlier piece.
+            self.scratch[hole.start as usize..hole.end as usize].fill(0);
+            self.missing.push(piece.range.start + hole.start..piece.range.start + hole.end);
+        }
+        self.free.push(piece.place);
+        take(piece.range.start - self.range.start, &self.scratch)
+    }
+}

@@ -1,0 +1,391 @@
+//! Exposes regions to peers, and reports what becomes of each message.
+
+use super::address::{RdmaAddress, RegionSpec, rights_text};
+use super::driver::{Driver, DriverOptions, Memory};
+use super::report::{
+    ConnectionReport, LossReport, MAX_LOSSES, RdmaServeReport, RegionReport, VerifyReport, pairs, total,
+};
+use super::verify::Writers;
+use crate::report::VERSION;
+use crate::stop::StopFlag;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RdmaEvent, RegionRights};
+use skyhaul_io::fault::Faults;
+use skyhaul_io::host::thread;
+use skyhaul_io::memory::remote::RemoteMemory;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Connections that are listed in the report.
+const MAX_LISTED: usize = 1000;
+/// Time for peers to confirm that a connection is closed.
+const CLOSING: Nanos = Nanos::SECOND;
+/// Longest wait of a turn.
+const TURN: Duration = Duration::from_millis(20);
+/// Bytes handed out in a turn, before the socket is read again.
+const TURN_BYTES: u64 = 512 << 10;
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest datagram a server takes: its peers choose.
+const MAX_DATAGRAM_BYTES: u16 = 65_507;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where; port 0 is any.
+    pub listen: RdmaAddress,
+    /// What.
+    pub regions: Vec<RegionSpec>,
+    /// End after this time.
+    pub duration: Option<Duration>,
+    /// End when so many connections were accepted and have ended.
+    pub connections: Option<u64>,
+    /// Compare memory with the pattern of each message ([`WriteSource::Pattern`](super::WriteSource::Pattern)).
+    pub verify: bool,
+    /// On what arrives.
+    pub faults: Option<Faults>,
+    /// Longest datagram of answers to Reads, if the path carries less than its peers ask for.
+    pub datagram_bytes: Option<u16>,
+    /// Ask for a CRC on every datagram.
+    pub crc: bool,
+}
+
+/// How far a server is, for a line of progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServeProgress {
+    /// Wall seconds.
+    pub seconds: f64,
+    /// Connections that are open.
+    pub open: usize,
+    /// Bits of Writes per second since the last one.
+    pub bits_per_second: f64,
+    /// Messages so far: complete, of which a part arrived, lost whole.
+    pub messages: [u64; 3],
+    /// Bytes sent in answers so far.
+    pub sent_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Region {
+    spec: RegionSpec,
+    stag: u32,
+    memory: u32,
+    writers: Option<Writers>,
+}
+
+/// A server that is bound: peers may connect.
+pub struct RdmaServer {
+    driver: Driver,
+    options: ServeOptions,
+    regions: Vec<Region>,
+    /// The number in the report of each open connection.
+    numbers: BTreeMap<u32, u64>,
+    open: BTreeMap<u32, ConnectionReport>,
+    accepted: u64,
+    ended: u64,
+    report: RdmaServeReport,
+}
+
+impl std::fmt::Debug for RdmaServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RdmaServer").field("local", &self.driver.local()).finish_non_exhaustive()
+    }
+}
+
+impl RdmaServer {
+    /// Binds, and makes the memory of the regions.
+    ///
+    /// # Errors
+    /// No region is given, two have one name, there is too little memory, or a system call failed.
+    pub fn open(options: ServeOptions) -> io::Result<RdmaServer> {
+        let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if options.listen.region.is_some() {
+            return wrong("--listen names no region: give it with --region NAME:SIZE:RIGHTS".to_owned());
+        }
+        if options.regions.is_empty() {
+            return wrong("there is no region: give one with --region NAME:SIZE:RIGHTS".to_owned());
+        }
+        let config = RdmaConfig {
+            datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
+            max_message_bytes: u64::from(u32::MAX),
+            crc: options.crc,
+            ..RdmaConfig::default()
+        };
+        let mut driver = Driver::open(&DriverOptions {
+            listen: Some(options.listen.endpoint.clone()),
+            peer: None,
+            config,
+            arriving: options.faults,
+            leaving: None,
+            // Answers to Reads must not wait for more to arrive.
+            gather: Duration::ZERO,
+        })?;
+        let mut regions: Vec<Region> = Vec::new();
+        for spec in &options.regions {
+            if regions.iter().any(|region| region.spec.name == spec.name) {
+                return wrong(format!("two regions are named {}", spec.name));
+            }
+            let memory = driver.add(Memory::Remote(RemoteMemory::new(spec.bytes)?));
+            let slice = MemorySlice { memory, start: 0, length: spec.bytes };
+            // Nobody may use it who has not named it: a guessed STag is of no use.
+            let stag = driver
+                .with(|endpoint, context| endpoint.register(slice, RegionRights::default(), context))
+                .map_err(|why| io::Error::other(format!("register {}: {}", spec.name, why.name())))?;
+            let writers = options.verify.then(Writers::default);
+            regions.push(Region { spec: spec.clone(), stag, memory, writers });
+        }
+        if options.verify {
+            driver.list_places();
+        }
+        let (tier, mode) = driver.describe();
+        let report = RdmaServeReport {
+            version: VERSION,
+            listen: RdmaAddress { endpoint: options.listen.endpoint.at(driver.local()), region: None }
+                .to_string(),
+            tier,
+            mode,
+            regions: regions.iter().map(|region| region_report(&region.spec)).collect(),
+            verify: options.verify.then(VerifyReport::default),
+            ..RdmaServeReport::default()
+        };
+        let (numbers, open) = (BTreeMap::new(), BTreeMap::new());
+        Ok(RdmaServer { driver, options, regions, numbers, open, accepted: 0, ended: 0, report })
+    }
+
+    /// Its address, with the port that the system chose.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.driver.local()
+    }
+
+    /// Copies bytes of a region, which peers may write meanwhile.
+    ///
+    /// # Panics
+    /// If they do not lie within it.
+    pub fn copy(&self, region: &str, at: u64, to: &mut [u8]) {
+        let region = self.regions.iter().find(|one| one.spec.name == region);
+        if let Some(memory) = region.and_then(|region| self.driver.memory(region.memory)) {
+            memory.copy(at, to);
+        }
+    }
+
+    /// Puts bytes into a region, for peers to read.
+    ///
+    /// # Panics
+    /// If they do not lie within it.
+    pub fn place(&self, region: &str, at: u64, bytes: &[u8]) {
+        let region = self.regions.iter().find(|one| one.spec.name == region);
+        if let Some(memory) = region.and_then(|region| self.driver.memory(region.memory)) {
+            memory.place(at, bytes);
+        }
+    }
+
+    /// Serves until `stop`, the time that was asked for, or the end of the last connection that was asked for. Then closes the
+    /// connections.
+    ///
+    /// # Errors
+    /// The socket fails, or the sums of the report are wrong.
+    pub fn run(
+        &mut self,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(&ServeProgress),
+    ) -> io::Result<RdmaServeReport> {
+        let (began, cpu) = (Instant::now(), thread::cpu_time());
+        let mut shown = (began, 0);
+        loop {
+            let left = self.options.duration.map(|duration| duration.saturating_sub(began.elapsed()));
+            let is_last = self.options.connections.is_some_and(|most| self.ended >= most);
+            if stop.is_set() || is_last || left == Some(Duration::ZERO) {
+                break;
+            }
+            self.turn(left.map_or(TURN, |left| left.min(TURN)))?;
+            if shown.0.elapsed() >= PROGRESS_INTERVAL {
+                let bytes = self.driver.endpoint.counts().placed_bytes;
+                let bits = (bytes - shown.1) as f64 * 8.0 / shown.0.elapsed().as_secs_f64();
+                shown = (Instant::now(), bytes);
+                progress(&self.progress(began, bits));
+            }
+        }
+        self.close()?;
+        self.report.seconds = began.elapsed().as_secs_f64();
+        self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+        self.finish()
+    }
+
+    /// Whether nobody is connected.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    fn progress(&self, began: Instant, bits_per_second: f64) -> ServeProgress {
+        let counts = self.driver.endpoint.counts();
+        ServeProgress {
+            seconds: began.elapsed().as_secs_f64(),
+            open: self.open.len(),
+            bits_per_second,
+            messages: [counts.complete, counts.incomplete, counts.lost],
+            sent_bytes: self.driver.sent_bytes(),
+        }
+    }
+
+    pub(super) fn turn(&mut self, wait: Duration) -> io::Result<()> {
+        // What waits to be sent does not wait for what arrives.
+        let is_sending = self.driver.send(TURN_BYTES) >= TURN_BYTES;
+        self.driver.receive(if is_sending { Duration::ZERO } else { wait })?;
+        if self.options.verify {
+            for place in self.driver.list_places() {
+                let region = self.regions.iter_mut().find(|region| region.memory == place.to.memory);
+                if let Some((writers, message)) =
+                    region.and_then(|region| region.writers.as_mut()).zip(place.message)
+                {
+                    let range = place.to.start..place.to.start + place.to.length;
+                    writers.note(range, (place.connection, message));
+                }
+            }
+        }
+        while let Some(event) = self.driver.endpoint.poll_event() {
+            self.take(event)?;
+        }
+        self.driver.send(TURN_BYTES);
+        Ok(())
+    }
+
+    /// Close all connections, and wait until their peers have confirmed it, or a second.
+    fn close(&mut self) -> io::Result<()> {
+        let deadline = Nanos(self.driver.now().0 + CLOSING.0);
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            // One that its peer has closed meanwhile ends by itself.
+            let _ = self.driver.endpoint.close(id, deadline);
+        }
+        while self.driver.endpoint.connections() > 0 && self.driver.now() <= Nanos(deadline.0 + CLOSING.0) {
+            self.turn(TURN)?;
+        }
+        self.turn(Duration::ZERO)
+    }
+
+    fn take(&mut self, event: RdmaEvent) -> io::Result<()> {
+        match event {
+            RdmaEvent::Requested { connection, peer, private } => {
+                self.requested(connection, peer, &private)?
+            }
+            RdmaEvent::Written {
+                connection, message, stag, valid, missing, is_complete, immediate, ..
+            } => {
+                let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.report.immediates += u64::from(immediate.is_some());
+                if let Some(report) = self.open.get_mut(&connection) {
+                    report.written_bytes += total(&valid);
+                    *(if is_complete { &mut report.complete } else { &mut report.incomplete }) += 1;
+                }
+                self.report.written_bytes += total(&valid);
+                let message = message.unwrap_or_default();
+                self.compare(stag, (connection, message), number, &valid);
+                if !is_complete {
+                    self.lose(LossReport {
+                        connection: number,
+                        messages: (message, message + 1),
+                        whole: false,
+                        missing: pairs(&missing),
+                        immediate: immediate.is_some(),
+                    });
+                }
+            }
+            RdmaEvent::MessagesLost { connection, messages } => {
+                let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                if let Some(report) = self.open.get_mut(&connection) {
+                    report.lost += messages.end - messages.start;
+                }
+                let messages = (messages.start, messages.end);
+                let (whole, missing, immediate) = (true, Vec::new(), false);
+                self.lose(LossReport { connection: number, messages, whole, missing, immediate });
+            }
+            RdmaEvent::Immediate { .. } => self.report.immediates += 1,
+            RdmaEvent::Closed { connection, by, datagrams_lost } => {
+                self.numbers.remove(&connection);
+                if let Some(mut report) = self.open.remove(&connection) {
+                    self.ended += 1;
+                    report.datagrams_lost = datagrams_lost;
+                    report.closed_by = Some(by.name().to_owned());
+                    self.report.datagrams_lost += datagrams_lost;
+                    if self.report.connections.len() < MAX_LISTED {
+                        self.report.connections.push(report);
+                    } else {
+                        self.report.connections_not_listed += 1;
+                    }
+                }
+            }
+            // Buffers for Sends are never posted, and this end reads and writes nothing.
+            RdmaEvent::Connected { .. }
+            | RdmaEvent::Received { .. }
+            | RdmaEvent::ReadDone { .. }
+            | RdmaEvent::Sent { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn requested(&mut self, connection: u32, peer: SocketAddr, private: &[u8]) -> io::Result<()> {
+        self.report.requested += 1;
+        let named = self.regions.iter().find(|region| region.spec.name.as_bytes() == private);
+        let is_enough = self.options.connections.is_some_and(|most| self.accepted >= most);
+        let (Some(region), false) = (named, is_enough) else {
+            self.report.rejected += 1;
+            return answered(self.driver.endpoint.reject(connection));
+        };
+        let (stag, spec) = (region.stag, &region.spec);
+        let mut answer = stag.to_be_bytes().to_vec();
+        answer.extend(spec.bytes.to_be_bytes());
+        answer.push(u8::from(spec.rights.read) | u8::from(spec.rights.write) << 1);
+        let (rights, name) = (spec.rights, spec.name.clone());
+        answered(self.driver.with(|endpoint, context| {
+            endpoint.grant(stag, connection, rights)?;
+            endpoint.accept(connection, &answer, context)
+        }))?;
+        self.accepted += 1;
+        self.numbers.insert(connection, self.accepted);
+        let report = ConnectionReport { peer: peer.to_string(), region: name, ..ConnectionReport::default() };
+        self.open.insert(connection, report);
+        Ok(())
+    }
+
+    fn compare(&mut self, stag: u32, writer: (u32, u64), number: u64, valid: &[Range<u64>]) {
+        let Some(report) = &mut self.report.verify else { return };
+        let Some(region) = self.regions.iter().find(|region| region.stag == stag) else { return };
+        if let Some((writers, memory)) = region.writers.as_ref().zip(self.driver.memory(region.memory)) {
+            writers.compare(memory, valid, writer, number, report);
+        }
+    }
+
+    fn lose(&mut self, loss: LossReport) {
+        if self.report.losses.len() < MAX_LOSSES {
+            self.report.losses.push(loss);
+        } else {
+            self.report.losses_not_listed += loss.messages.1 - loss.messages.0;
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<RdmaServeReport> {
+        let mut report = self.report.clone();
+        report.datagrams = self.driver.ledger()?;
+        let counts = self.driver.endpoint.counts();
+        (report.complete, report.incomplete, report.lost) = (counts.complete, counts.incomplete, counts.lost);
+        let listed: u64 = report.losses.iter().map(|loss| loss.messages.1 - loss.messages.0).sum();
+        let (lacking, told) = (report.incomplete + report.lost, listed + report.losses_not_listed);
+        if lacking != told {
+            let text = format!("{lacking} messages were not whole, and {told} were reported");
+            return Err(io::Error::other(text));
+        }
+        Ok(report)
+    }
+}
+
+/// The endpoint has this connection: it has just said so.
+fn answered(answer: Result<(), skyhaul_core::wire::rdma::RdmaRefusal>) -> io::Result<()> {
+    answer.map_err(|why| io::Error::other(format!("answer a request: {}", why.name())))
+}
+
+fn region_report(spec: &RegionSpec) -> RegionReport {
+    RegionReport { name: spec.name.clone(), bytes: spec.bytes, rights: rights_text(spec.rights) }
+}

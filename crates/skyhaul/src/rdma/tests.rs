@@ -1,0 +1,308 @@
+//! Both ends over loopback.
+
+use super::*;
+use crate::stop::StopFlag;
+use skyhaul_core::pattern;
+use skyhaul_core::wire::rdma::ddp::DdpTagged;
+use skyhaul_core::wire::rdma::shim::UcShim;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MESSAGE: u64 = 64 << 10;
+/// Payload of a datagram of 8972 bytes.
+const SEGMENT: u64 = 8972 - UcShim::LEN as u64 - DdpTagged::LEN as u64;
+
+fn options(regions: &[&str]) -> ServeOptions {
+    ServeOptions {
+        listen: "rdma+udp://127.0.0.1:0".parse().unwrap(),
+        regions: regions.iter().map(|text| text.parse().unwrap()).collect(),
+        duration: Some(Duration::from_secs(60)),
+        connections: Some(1),
+        verify: true,
+        faults: None,
+        datagram_bytes: None,
+        crc: false,
+    }
+}
+
+/// A server that runs, and its address with this region.
+fn serve(options: ServeOptions, region: &str) -> (RdmaAddress, StopFlag, JoinHandle<RdmaServeReport>) {
+    let mut server = RdmaServer::open(options).unwrap();
+    let address = format!("rdma+udp://{}/{region}", server.local()).parse().unwrap();
+    let stop = StopFlag::default();
+    let run = {
+        let stop = stop.clone();
+        std::thread::spawn(move || server.run(&stop, &mut |_| {}).unwrap())
+    };
+    (address, stop, run)
+}
+
+fn to(address: &RdmaAddress) -> RdmaWriteOptions {
+    RdmaWriteOptions {
+        to: address.clone(),
+        source: WriteSource::Pattern,
+        message_bytes: MESSAGE,
+        immediate: true,
+        // So little that it fits any socket, however late the server is run.
+        rate: 400_000_000,
+        messages: Some(40),
+        duration: None,
+        faults: None,
+        datagram_bytes: Some(8972),
+        crc: false,
+    }
+}
+
+fn from(address: &RdmaAddress) -> RdmaReadOptions {
+    RdmaReadOptions {
+        from: address.clone(),
+        range: None,
+        deadline: Duration::from_secs(20),
+        faults: None,
+        datagram_bytes: Some(8972),
+        crc: false,
+    }
+}
+
+fn write_to(options: &RdmaWriteOptions) -> std::io::Result<RdmaWriteReport> {
+    write(options, &StopFlag::default(), &mut |_| {})
+}
+
+#[test]
+fn what_is_written_is_there_and_verified() {
+    for crc in [false, true] {
+        let (address, _, run) = serve(ServeOptions { crc, ..options(&["vis:1MiB:write"]) }, "vis");
+        let written = write_to(&to(&address)).unwrap();
+        let served = run.join().unwrap();
+        assert_eq!((written.messages, written.bytes), (40, 40 * MESSAGE));
+        assert_eq!(written.closed_by, "here");
+        assert_eq!(
+            (served.complete, served.incomplete, served.lost, served.immediates),
+            (40, 0, 0, 40),
+            "{served:?}"
+        );
+        assert_eq!(served.written_bytes, 40 * MESSAGE);
+        assert_eq!(served.connections[0].closed_by.as_deref(), Some("peer"));
+        let verified = served.verify.unwrap();
+        // The region holds sixteen messages; those before have been overwritten, or were compared in time.
+        assert_eq!(verified.compared_bytes + verified.overwritten_bytes, 40 * MESSAGE);
+        assert!(verified.compared_bytes >= 16 * MESSAGE);
+        assert_eq!(verified.different_bytes, 0);
+    }
+}
+
+#[test]
+fn bytes_are_written_once_and_read_back() {
+    let bytes: Vec<u8> = (0..300_001u32).map(|n| (n * 7 % 251) as u8).collect();
+    let serving = ServeOptions { connections: Some(2), verify: false, ..options(&["a:512KiB:read,write"]) };
+    let (address, _, run) = serve(serving, "a");
+    let writing = RdmaWriteOptions {
+        source: WriteSource::Bytes(bytes.clone()),
+        messages: None,
+        immediate: false,
+        ..to(&address)
+    };
+    let written = write_to(&writing).unwrap();
+    assert_eq!((written.messages, written.bytes), (5, 300_001));
+    let mut got = vec![0; bytes.len() + 9];
+    let range = Some(0..got.len() as u64);
+    let mut take = |at: u64, piece: &[u8]| {
+        got[at as usize..at as usize + piece.len()].copy_from_slice(piece);
+        Ok(())
+    };
+    let report =
+        read(&RdmaReadOptions { range, ..from(&address) }, &StopFlag::default(), &mut take, &mut |_| {})
+            .unwrap();
+    assert_eq!((report.bytes, report.missing_bytes, report.reads, report.complete), (300_010, 0, 1, 1));
+    assert_eq!(&got[..bytes.len()], &bytes[..]);
+    assert_eq!(got[bytes.len()..], [0; 9]);
+    let served = run.join().unwrap();
+    assert_eq!((served.connections.len(), served.incomplete, served.lost), (2, 0, 0));
+}
+
+/// What the server must report, from the numbers of the segments that were withheld: messages, whether nothing arrived, ranges, immediate.
+fn expected(lost: &[(u64, u64)], messages: u64, region: u64) -> Vec<(u64, bool, Vec<(u64, u64)>, bool)> {
+    let segments = MESSAGE.div_ceil(SEGMENT) + 1;
+    let is_lost = |n: u64| lost.iter().any(|range| (range.0..range.1).contains(&n));
+    let mut all = Vec::new();
+    for message in 1..=messages {
+        let first = (message - 1) * segments;
+        let gone: Vec<bool> = (first..first + segments).map(is_lost).collect();
+        let (immediate, data) = gone.split_last().unwrap();
+        if !gone.contains(&true) {
+            continue;
+        }
+        let base = (message - 1) % (region / MESSAGE) * MESSAGE;
+        // Without the last segment and the immediate data, the end is not known.
+        let known = if data[data.len() - 1] && *immediate {
+            data.iter().rposition(|gone| !gone).map_or(0, |n| n + 1)
+        } else {
+            data.len()
+        };
+        let mut missing: Vec<(u64, u64)> = Vec::new();
+        for (n, _) in data[..known].iter().enumerate().filter(|(_, gone)| **gone) {
+            let (start, end) = (base + n as u64 * SEGMENT, base + MESSAGE.min((n as u64 + 1) * SEGMENT));
+            match missing.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ => missing.push((start, end)),
+            }
+        }
+        all.push((message, !gone.contains(&false), missing, !immediate));
+    }
+    all
+}
+
+#[test]
+fn each_lost_segment_is_reported_as_its_range() {
+    for (seed, loss) in [(1, "0.01"), (2, "0.1"), (3, "0.7"), (4, "0.97")] {
+        let (address, _, run) = serve(options(&["vis:1MiB:write"]), "vis");
+        let faults = Some(format!("loss={loss},seed={seed}").parse().unwrap());
+        let written = write_to(&RdmaWriteOptions { faults, ..to(&address) }).unwrap();
+        let served = run.join().unwrap();
+        assert_eq!(served.datagrams.kernel_drops, 0, "this host was too late");
+        assert!(written.datagrams.lost_on_purpose > 0);
+        assert_eq!(served.datagrams_lost, written.datagrams.lost_on_purpose, "loss {loss}");
+        let mut reported = Vec::new();
+        for loss in &served.losses {
+            for message in loss.messages.0..loss.messages.1 {
+                reported.push((message, loss.whole, loss.missing.clone(), loss.immediate));
+            }
+        }
+        reported.sort();
+        let lost = &written.datagrams.lost_on_purpose_ranges;
+        assert_eq!(reported, expected(lost, 40, 1 << 20), "loss {loss}");
+        assert_eq!(served.verify.unwrap().different_bytes, 0);
+    }
+}
+
+#[test]
+fn duplicates_and_late_segments_are_counted_and_harmless() {
+    let (address, _, run) = serve(options(&["vis:1MiB:write"]), "vis");
+    let faults = Some("duplicate=0.1,reorder=16,seed=5".parse().unwrap());
+    let written = write_to(&RdmaWriteOptions { faults, ..to(&address) }).unwrap();
+    let served = run.join().unwrap();
+    assert_eq!(served.datagrams.kernel_drops, 0, "this host was too late");
+    assert!(written.datagrams.duplicated_on_purpose > 0);
+    assert_eq!(
+        served.datagrams.refused_total(),
+        written.datagrams.duplicated_on_purpose,
+        "{:?}",
+        served.datagrams
+    );
+    assert_eq!((served.complete, served.incomplete, served.lost), (40, 0, 0));
+    assert_eq!(served.verify.unwrap().different_bytes, 0);
+}
+
+#[test]
+fn what_a_read_lacks_is_asked_for_again() {
+    let region = 3 << 20;
+    let mut server = RdmaServer::open(ServeOptions { verify: false, ..options(&["a:3MiB:read"]) }).unwrap();
+    let mut content = vec![0; region];
+    pattern::fill(9, 0, &mut content);
+    server.place("a", 0, &content);
+    let address: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
+    let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
+    let mut got = vec![0; region - 1000];
+    let mut take = |at: u64, piece: &[u8]| {
+        got[at as usize..at as usize + piece.len()].copy_from_slice(piece);
+        Ok(())
+    };
+    let reading = RdmaReadOptions {
+        range: Some(500..region as u64 - 500),
+        faults: Some("loss=0.1,seed=3".parse().unwrap()),
+        ..from(&address)
+    };
+    let report = read(&reading, &StopFlag::default(), &mut take, &mut |_| {}).unwrap();
+    assert_eq!((report.missing_bytes, report.complete, report.reads), (0, 3, 3), "{report:?}");
+    assert!(report.requests > 3, "nothing was lost: {report:?}");
+    assert_eq!(got, content[500..region - 500]);
+    run.join().unwrap();
+}
+
+#[test]
+fn reads_of_a_peer_that_is_gone_end_by_their_deadline() {
+    let mut server = RdmaServer::open(ServeOptions { verify: false, ..options(&["a:4MiB:read"]) }).unwrap();
+    let address: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
+    // It answers until the connection is made, and is gone then.
+    let run = std::thread::spawn(move || {
+        while server.is_empty() {
+            server.turn(Duration::from_millis(5)).unwrap();
+        }
+    });
+    let deadline = Duration::from_millis(300);
+    let reading = RdmaReadOptions { deadline, ..from(&address) };
+    let (began, mut zeros) = (Instant::now(), true);
+    let mut take = |_: u64, piece: &[u8]| {
+        zeros &= piece.iter().all(|byte| *byte == 0);
+        Ok(())
+    };
+    let report = read(&reading, &StopFlag::default(), &mut take, &mut |_| {}).unwrap();
+    assert!(report.missing_bytes > 0, "{report:?}");
+    assert!(report.closed_by == "silence" || report.closed_by == "here", "{report:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited past its deadlines");
+    assert!(zeros, "what did not arrive is zero");
+    run.join().unwrap();
+}
+
+#[test]
+fn what_a_peer_may_not_do_is_refused() {
+    let (address, stop, run) =
+        serve(ServeOptions { connections: None, ..options(&["a:1MiB:read", "b:1MiB:write"]) }, "a");
+    let kind = |result: std::io::Result<RdmaWriteReport>| result.unwrap_err().kind();
+    assert_eq!(kind(write_to(&to(&address))), ErrorKind::PermissionDenied);
+    let unknown = RdmaAddress { region: Some("c".into()), ..address.clone() };
+    assert_eq!(kind(write_to(&to(&unknown))), ErrorKind::ConnectionRefused);
+    let none = RdmaAddress { region: None, ..address.clone() };
+    assert_eq!(kind(write_to(&to(&none))), ErrorKind::InvalidInput);
+    let b = RdmaAddress { region: Some("b".into()), ..address.clone() };
+    assert_eq!(
+        kind(write_to(&RdmaWriteOptions { message_bytes: 2 << 20, ..to(&b) })),
+        ErrorKind::InvalidInput
+    );
+    let reading = |address: &RdmaAddress, range| {
+        let options = RdmaReadOptions { range, ..from(address) };
+        read(&options, &StopFlag::default(), &mut |_, _| Ok(()), &mut |_| {}).unwrap_err().kind()
+    };
+    assert_eq!(reading(&b, None), ErrorKind::PermissionDenied);
+    assert_eq!(reading(&address, Some(0..(1 << 20) + 1)), ErrorKind::InvalidInput);
+    stop.stop();
+    let served = run.join().unwrap();
+    assert_eq!((served.requested, served.rejected), (5, 1));
+    assert_eq!((served.complete, served.written_bytes), (0, 0));
+}
+
+#[test]
+fn strangers_get_no_state_and_no_answer_longer_than_their_question() {
+    let (address, stop, run) = serve(options(&["a:64KiB:read,write"]), "a");
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let (mut state, mut sent, mut answered, mut longest) = (1u64, 0u64, 0u64, 0);
+    for n in 0..3000usize {
+        let mut bytes = vec![0; 1 + n % 300];
+        pattern::noise(&mut state, &mut bytes);
+        // Some look like the shim: version, then anything.
+        if n % 3 == 0 && bytes.len() > 4 {
+            bytes[0] = 0x10 | bytes[0] & 0xF;
+        }
+        stranger.send_to(&bytes, address.endpoint.address).unwrap();
+        sent += 1;
+        let mut answer = [0; 2048];
+        while let Ok(length) = stranger.recv(&mut answer) {
+            answered += 1;
+            longest = longest.max(length);
+        }
+    }
+    // An honest peer beside them.
+    let written = write_to(&RdmaWriteOptions { message_bytes: 4096, ..to(&address) }).unwrap();
+    assert_eq!(written.closed_by, "here");
+    let served = run.join().unwrap();
+    drop(stop);
+    let drops = served.datagrams.kernel_drops;
+    assert!(drops == 0, "this host was too late");
+    assert!(served.datagrams.refused_total() + answered >= sent, "{:?}", served.datagrams);
+    assert!(longest <= 300, "{longest}");
+    assert_eq!((served.connections.len(), served.complete), (1, 40));
+    assert_eq!(served.verify.unwrap().different_bytes, 0);
+}

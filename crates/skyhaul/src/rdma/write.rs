@@ -1,0 +1,390 @@
+//! Writes patterns or bytes to a region of a peer.
+
+use super::address::RdmaAddress;
+use super::driver::{Driver, DriverOptions, Memory, datagram_bytes, pattern_of};
+use super::report::RdmaWriteReport;
+use crate::report::VERSION;
+use crate::stop::StopFlag;
+use skyhaul_core::hint::Hint;
+use skyhaul_core::pace::Pacer;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::rdma::{
+    ClosedBy, MemorySlice, RdmaConfig, RdmaEvent, RegionRights, RemoteAddress, RemoteWrite,
+};
+use skyhaul_io::fault::Faults;
+use skyhaul_io::host::thread;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Time to connect, and for the peer to confirm the end.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Bytes of operations that are posted ahead of the socket.
+const AHEAD: u64 = 1 << 20;
+/// Bytes handed out before the socket is read.
+const TURN_BYTES: u64 = 256 << 10;
+/// Longest sleep between datagrams.
+const SLEEP: Duration = Duration::from_millis(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteSource {
+    /// Each message has a pattern of its own: [`pattern`](skyhaul_core::pattern) of its number, by the offset in the region. Messages follow
+    /// each other through the region, again and again.
+    Pattern,
+    /// These bytes, once, from the region's start on.
+    Bytes(Vec<u8>),
+}
+
+/// How to write.
+#[derive(Clone, Debug)]
+pub struct RdmaWriteOptions {
+    /// The region.
+    pub to: RdmaAddress,
+    /// What.
+    pub source: WriteSource,
+    /// Bytes of a message; the last of [`WriteSource::Bytes`] may be shorter.
+    pub message_bytes: u64,
+    /// Each message has immediate data: its number.
+    pub immediate: bool,
+    /// Bits of datagrams per second; 0 is as fast as possible.
+    pub rate: u64,
+    /// Stop after so many messages.
+    pub messages: Option<u64>,
+    /// Stop after this time.
+    pub duration: Option<Duration>,
+    /// On segments.
+    pub faults: Option<Faults>,
+    /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
+    pub datagram_bytes: Option<u16>,
+    /// Ask for a CRC on every datagram.
+    pub crc: bool,
+}
+
+/// How far a writer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WriteProgress {
+    /// Wall seconds.
+    pub seconds: f64,
+    /// Messages handed out so far.
+    pub messages: u64,
+    /// Bytes handed out so far.
+    pub bytes: u64,
+    /// Bits per second since the last one.
+    pub bits_per_second: f64,
+}
+
+/// A region of a peer, as its accept describes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RemoteRegion {
+    pub(super) connection: u32,
+    pub(super) stag: u32,
+    pub(super) bytes: u64,
+    pub(super) rights: RegionRights,
+}
+
+fn failed(kind: io::ErrorKind, text: String) -> io::Error {
+    io::Error::new(kind, text)
+}
+
+/// Connects, and learns of the region.
+///
+/// # Errors
+/// The peer does not answer, or has no such region.
+pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) -> io::Result<RemoteRegion> {
+    let Some(region) = &to.region else {
+        let text = format!("{to} names no region{}", Hint("add it to the address, like /vis"));
+        return Err(failed(io::ErrorKind::InvalidInput, text));
+    };
+    to.endpoint.check_destination()?;
+    let deadline = Nanos(driver.now().0 + Nanos::from(HANDSHAKE).0);
+    let peer = to.endpoint.address;
+    let asked = driver.with(|endpoint, context| endpoint.connect(peer, region.as_bytes(), deadline, context));
+    let connection = asked.map_err(|why| io::Error::other(format!("connect {to}: {}", why.name())))?;
+    loop {
+        driver.send(TURN_BYTES);
+        driver.receive(Duration::from_millis(20))?;
+        if stop.is_set() {
+            return Err(failed(io::ErrorKind::Interrupted, format!("interrupted while connecting {to}")));
+        }
+        while let Some(event) = driver.endpoint.poll_event() {
+            match event {
+                RdmaEvent::Connected { private, .. } => {
+                    driver.send(TURN_BYTES);
+                    return described(connection, &private).ok_or_else(|| {
+                        let text = format!("connect {to}: the peer's answer does not describe a region");
+                        failed(io::ErrorKind::InvalidData, text)
+                    });
+                }
+                RdmaEvent::Closed { by: ClosedBy::Rejected, .. } => {
+                    let text = format!(
+                        "{to}: rejected{}",
+                        Hint(
+                            "the peer has no region of this name, or takes no more connections: see its --region and --connections"
+                        )
+                    );
+                    return Err(failed(io::ErrorKind::ConnectionRefused, text));
+                }
+                RdmaEvent::Closed { .. } => {
+                    let text = format!(
+                        "{to}: no answer within {} s{}",
+                        HANDSHAKE.as_secs(),
+                        Hint("start `skyhaul rdma serve` there, and check firewalls for UDP")
+                    );
+                    return Err(failed(io::ErrorKind::TimedOut, text));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// STag, length and rights, from the private data of an accept.
+fn described(connection: u32, private: &[u8]) -> Option<RemoteRegion> {
+    let (stag, rest) = private.split_first_chunk::<4>()?;
+    let (bytes, rest) = rest.split_first_chunk::<8>()?;
+    let [rights] = rest else { return None };
+    let rights = RegionRights { read: rights & 1 != 0, write: rights & 2 != 0, invalidate: false };
+    Some(RemoteRegion {
+        connection,
+        stag: u32::from_be_bytes(*stag),
+        bytes: u64::from_be_bytes(*bytes),
+        rights,
+    })
+}
+
+/// Close, and wait for the peer's word. Returns why the connection ended.
+pub(super) fn close(driver: &mut Driver, connection: u32) -> io::Result<ClosedBy> {
+    let deadline = Nanos(driver.now().0 + Nanos::from(HANDSHAKE).0);
+    // Unless the peer has closed it in the meantime: then its end is the next event.
+    let _ = driver.endpoint.close(connection, deadline);
+    loop {
+        while let Some(event) = driver.endpoint.poll_event() {
+            if let RdmaEvent::Closed { by, .. } = event {
+                driver.send(TURN_BYTES);
+                return Ok(by);
+            }
+        }
+        if driver.endpoint.connections() == 0 {
+            return Ok(ClosedBy::Silence);
+        }
+        driver.send(TURN_BYTES);
+        driver.receive(Duration::from_millis(20))?;
+    }
+}
+
+/// The messages of a run: where each lies, and how many there are.
+struct Plan {
+    message_bytes: u64,
+    region_bytes: u64,
+    /// Of bytes: their number.
+    bytes: Option<(u32, u64)>,
+    messages: u64,
+}
+
+impl Plan {
+    fn of(options: &RdmaWriteOptions, region: &RemoteRegion, driver: &mut Driver) -> io::Result<Plan> {
+        let (message_bytes, region_bytes) = (options.message_bytes, region.bytes);
+        let limit = options.messages.unwrap_or(u64::MAX);
+        match &options.source {
+            WriteSource::Pattern if message_bytes > region_bytes => {
+                let text = format!(
+                    "a message of {message_bytes} bytes does not fit the region of {region_bytes}{}",
+                    Hint("use a smaller --message")
+                );
+                Err(failed(io::ErrorKind::InvalidInput, text))
+            }
+            WriteSource::Pattern => Ok(Plan { message_bytes, region_bytes, bytes: None, messages: limit }),
+            WriteSource::Bytes(bytes) if bytes.len() as u64 > region_bytes => {
+                let text = format!(
+                    "{} bytes do not fit the region of {region_bytes}{}",
+                    bytes.len(),
+                    Hint("serve a larger --region")
+                );
+                Err(failed(io::ErrorKind::InvalidInput, text))
+            }
+            WriteSource::Bytes(bytes) => {
+                let length = bytes.len() as u64;
+                let memory = driver.add(Memory::Bytes(bytes.clone()));
+                let messages = length.div_ceil(message_bytes).min(limit);
+                Ok(Plan { message_bytes, region_bytes, bytes: Some((memory, length)), messages })
+            }
+        }
+    }
+
+    /// Message number `n`, from 1: its bytes, and its offset in the region.
+    fn message(&self, n: u64) -> (MemorySlice, u64) {
+        match self.bytes {
+            None => {
+                let at = (n - 1) % (self.region_bytes / self.message_bytes) * self.message_bytes;
+                (pattern_of(n, at, self.message_bytes), at)
+            }
+            Some((memory, length)) => {
+                let start = (n - 1) * self.message_bytes;
+                let slice = MemorySlice { memory, start, length: self.message_bytes.min(length - start) };
+                (slice, start)
+            }
+        }
+    }
+}
+
+/// Writes until all is sent, or `stop`, or the time that was asked for: then the message under way is finished, and the connection closed.
+///
+/// # Errors
+/// The region cannot be reached or written, `options` make no sense, the socket fails, or the sums of the report are wrong.
+pub fn write(
+    options: &RdmaWriteOptions,
+    stop: &StopFlag,
+    progress: &mut dyn FnMut(&WriteProgress),
+) -> io::Result<RdmaWriteReport> {
+    if options.message_bytes == 0 {
+        return Err(failed(io::ErrorKind::InvalidInput, "a message needs at least one byte".to_owned()));
+    }
+    let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.to.endpoint)?;
+    let config = RdmaConfig {
+        datagram_bytes,
+        max_message_bytes: u64::from(u32::MAX),
+        crc: options.crc,
+        ..RdmaConfig::default()
+    };
+    let mut driver = Driver::open(&DriverOptions {
+        listen: None,
+        peer: Some(options.to.endpoint.clone()),
+        config,
+        arriving: None,
+        leaving: options.faults,
+        gather: Duration::ZERO,
+    })?;
+    let region = connect(&mut driver, &options.to, stop)?;
+    if !region.rights.write {
+        close(&mut driver, region.connection)?;
+        let text = format!("{} may not be written{}", options.to, Hint("serve it with :write"));
+        return Err(failed(io::ErrorKind::PermissionDenied, text));
+    }
+    let plan = match Plan::of(options, &region, &mut driver) {
+        Ok(plan) => plan,
+        Err(error) => {
+            close(&mut driver, region.connection)?;
+            return Err(error);
+        }
+    };
+    let cpu = thread::cpu_time();
+    let mut run = Run::new(options.rate, driver.now());
+    let ended = run.write(&mut driver, options, &region, &plan, stop, progress)?;
+    driver.flush();
+    let (seconds, cpu_seconds) =
+        (run.began.elapsed().as_secs_f64(), (thread::cpu_time() - cpu).as_secs_f64());
+    let closed_by = match ended {
+        Some(by) => by,
+        None => close(&mut driver, region.connection)?,
+    };
+    let (_, mode) = driver.describe();
+    Ok(RdmaWriteReport {
+        version: VERSION,
+        to: options.to.to_string(),
+        mode,
+        region_bytes: region.bytes,
+        datagram_bytes,
+        messages: run.done,
+        bytes: run.bytes,
+        seconds,
+        bits_per_second: run.bytes as f64 * 8.0 / seconds.max(1e-9),
+        cpu_seconds,
+        cpu_seconds_per_gb: if run.bytes == 0 { 0.0 } else { cpu_seconds / run.bytes as f64 * 1e9 },
+        slipped_seconds: run.pacer.forgiven().0 as f64 / 1e9,
+        closed_by: closed_by.name().to_owned(),
+        datagrams: driver.ledger()?,
+    })
+}
+
+/// Writing: what is posted and what is done.
+struct Run {
+    began: Instant,
+    pacer: Pacer,
+    posted: u64,
+    posted_bytes: u64,
+    done: u64,
+    bytes: u64,
+    shown: (Instant, u64),
+}
+
+impl Run {
+    fn new(rate: u64, now: Nanos) -> Run {
+        let (began, pacer) = (Instant::now(), Pacer::new(rate, now));
+        Run { began, pacer, posted: 0, posted_bytes: 0, done: 0, bytes: 0, shown: (began, 0) }
+    }
+
+    /// Returns why the connection ended, if it did.
+    fn write(
+        &mut self,
+        driver: &mut Driver,
+        options: &RdmaWriteOptions,
+        region: &RemoteRegion,
+        plan: &Plan,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(&WriteProgress),
+    ) -> io::Result<Option<ClosedBy>> {
+        let mut read = Instant::now();
+        loop {
+            let is_over = options.duration.is_some_and(|most| self.began.elapsed() >= most) || stop.is_set();
+            while !is_over && self.posted < plan.messages && self.posted_bytes - self.bytes < AHEAD {
+                self.post(driver, options, region, plan)?;
+            }
+            if self.done == self.posted && (is_over || self.posted == plan.messages) {
+                return Ok(None);
+            }
+            let allowed = self.pacer.allowance(driver.now());
+            // What was posted when the end came is sent at once.
+            let most = if is_over { u64::MAX } else { allowed };
+            let sent = driver.send(most.min(TURN_BYTES));
+            self.pacer.sent(sent, driver.now());
+            if sent == 0 {
+                let due = Duration::from_nanos(self.pacer.due().since(driver.now()).0);
+                std::thread::sleep(due.clamp(Duration::from_micros(20), SLEEP));
+            }
+            if read.elapsed() >= SLEEP {
+                read = Instant::now();
+                driver.receive(Duration::ZERO)?;
+            }
+            while let Some(event) = driver.endpoint.poll_event() {
+                match event {
+                    RdmaEvent::Sent { .. } => {
+                        self.done += 1;
+                        self.bytes += plan.message(self.done).0.length;
+                    }
+                    RdmaEvent::Closed { by, .. } => return Ok(Some(by)),
+                    _ => {}
+                }
+            }
+            if self.shown.0.elapsed() >= PROGRESS_INTERVAL {
+                let bits = (self.bytes - self.shown.1) as f64 * 8.0 / self.shown.0.elapsed().as_secs_f64();
+                self.shown = (Instant::now(), self.bytes);
+                progress(&WriteProgress {
+                    seconds: self.began.elapsed().as_secs_f64(),
+                    messages: self.done,
+                    bytes: self.bytes,
+                    bits_per_second: bits,
+                });
+            }
+        }
+    }
+
+    fn post(
+        &mut self,
+        driver: &mut Driver,
+        options: &RdmaWriteOptions,
+        region: &RemoteRegion,
+        plan: &Plan,
+    ) -> io::Result<()> {
+        let number = self.posted + 1;
+        let (source, offset) = plan.message(number);
+        let to = RemoteAddress { stag: region.stag, offset };
+        let immediate = options.immediate.then_some(number);
+        let write = RemoteWrite { source, to, immediate, is_solicited: immediate.is_some() };
+        let posted = driver.endpoint.write(region.connection, write);
+        posted.map_err(|why| io::Error::other(format!("write message {number}: {}", why.name())))?;
+        self.posted += 1;
+        self.posted_bytes += source.length;
+        Ok(())
+    }
+}
