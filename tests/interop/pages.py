@@ -9,7 +9,7 @@ and alone in a line for any number of lines |
 | ```` ```rust ```` | lines of a program, which `crates/skyhaul/tests/tutorial.rs` holds and runs |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
-no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance`, `mount`, `serve` or `probe serve` has a terminal
+no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance`, `mount`, `serve`, `probe serve` or `rdma serve` has a terminal
 of its own, too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
 is that of the clone, and the page has a network and mounts of its own where that is possible.
 
@@ -122,7 +122,7 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if (verb in ("balance", "mount", "serve") and "--check" not in line) or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
+        if (verb in ("balance", "mount", "serve") and "--check" not in line) or line.startswith(("skyhaul probe serve", "skyhaul copy serve", "skyhaul rdma serve")):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):

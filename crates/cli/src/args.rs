@@ -21,6 +21,7 @@ mod lab;
 mod limits;
 mod mount;
 mod probe;
+mod rdma;
 mod receive;
 mod report;
 mod schedule;
@@ -50,6 +51,7 @@ pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target,
 };
+pub(crate) use rdma::{RdmaArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat, RdmaWriteArgs};
 pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };

@@ -91,6 +91,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Lab(args) => verb::lab::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Probe(args) => verb::probe::run(&args),
+        Verb::Rdma(args) => verb::rdma::run(&args),
         Verb::Copy(args) => verb::copy::run(&args),
         Verb::Disk(args) => verb::disk::run(&args),
         Verb::Report(args) => verb::report::run(&args),

@@ -25,6 +25,7 @@ mod output;
 pub(crate) mod packet_path;
 pub(crate) mod plot;
 pub(crate) mod probe;
+pub(crate) mod rdma;
 pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;

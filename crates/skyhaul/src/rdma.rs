@@ -5,7 +5,7 @@
 //!   read    pieces of a range        ◀─ RemoteMemory ◀─ Source ◀──── UDP ◀───── trains ◀─ answers from the region
 //! ```
 //!
-//! [`RdmaServer`] exposes regions; [`write`] and [`read`] use a region of it. The endpoint of [`skyhaul_core::rdma`] decides; here it
+//! [`RdmaServer`] exposes regions; [`write()`] and [`read()`] use a region of it. The endpoint of [`skyhaul_core::rdma`] decides; here it
 //! gets sockets, memory and a clock, in one thread. Datagrams come from any [`Source`](skyhaul_io::source::Source), and memory that peers
 //! write is [`RemoteMemory`](skyhaul_io::memory::remote::RemoteMemory).
 //!

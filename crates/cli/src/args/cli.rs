@@ -11,6 +11,7 @@ use super::lab::LabArgs;
 use super::limits::{DISKS, GENERAL, OutputArgs, some, up_to};
 use super::mount::MountArgs;
 use super::probe::ProbeArgs;
+use super::rdma::RdmaArgs;
 use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
 use super::schedule::ScheduleArgs;
@@ -80,6 +81,8 @@ pub(crate) enum Verb {
     Balance(BalanceArgs),
     /// Reserve, manage and release a load balancer of skyhaul or ESnet
     Balancer(BalancerArgs),
+    /// Expose memory of this host over RDMA on UDP, and write to or read from that of another
+    Rdma(RdmaArgs),
     /// Copy files, directories and recordings to or from another host
     Copy(CopyArgs),
     /// Audit this host's settings for high-rate data, and fix them

@@ -29,6 +29,7 @@ mod monitor;
 mod mounted;
 mod peers;
 mod probe;
+mod rdma;
 mod readers;
 mod recorded;
 mod regular;

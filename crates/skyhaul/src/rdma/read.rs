@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const PIECE: u64 = 1 << 20;
 /// Reads at a time.
 const AT_A_TIME: usize = 8;
+/// Pieces from the first that is under way to the last, which wait for it in memory.
+const AHEAD: u64 = 4 * AT_A_TIME as u64;
 /// Requests of a Read until its deadline, if all are needed.
 const REQUESTS: u64 = 8;
 /// Longest wait of a turn.
@@ -66,8 +68,8 @@ struct Piece {
     began: Instant,
 }
 
-/// Reads a range. Each piece, when it ends, goes to `take`: its offset from the range's start, and its bytes, which are zero where nothing
-/// arrived. Pieces end in any order.
+/// Reads a range. Its bytes go to `take` piece by piece, in order, with the offset from the range's start; they are zero where nothing
+/// arrived.
 ///
 /// # Errors
 /// The region cannot be reached or read, the range does not lie in it, `take` or the socket fails, or the sums of the report are wrong.
@@ -114,7 +116,8 @@ pub fn read(
             ..RdmaReadReport::default()
         },
         missing: Vec::new(),
-        scratch: Vec::new(),
+        over: BTreeMap::new(),
+        taken: range.start,
     };
     let began = Instant::now();
     let ended = reader.run(&mut driver, stop, take, progress)?;
@@ -183,7 +186,10 @@ struct Reader<'a> {
     free: Vec<usize>,
     report: RdmaReadReport,
     missing: Vec<Range<u64>>,
-    scratch: Vec<u8>,
+    /// Pieces that are over, behind one that is not.
+    over: BTreeMap<u64, Vec<u8>>,
+    /// The first byte that was not taken.
+    taken: u64,
 }
 
 impl Reader<'_> {
@@ -199,7 +205,7 @@ impl Reader<'_> {
         let mut ended = None;
         loop {
             self.report.interrupted = stop.is_set() && self.next < self.range.end;
-            while ended.is_none() && !stop.is_set() && self.next < self.range.end && !self.free.is_empty() {
+            while ended.is_none() && !stop.is_set() && self.may_ask() {
                 self.ask(driver)?;
             }
             if self.pieces.is_empty() {
@@ -232,6 +238,10 @@ impl Reader<'_> {
             self.missing.push(self.next..self.range.end);
         }
         Ok(ended)
+    }
+
+    fn may_ask(&self) -> bool {
+        self.next < self.range.end && self.next - self.taken < AHEAD * PIECE && !self.free.is_empty()
     }
 
     fn ask(&mut self, driver: &mut Driver) -> io::Result<()> {
@@ -272,16 +282,21 @@ impl Reader<'_> {
         self.report.complete += u64::from(missing.is_empty());
         self.report.bytes += length - total(missing);
         self.report.longest_seconds = self.report.longest_seconds.max(piece.began.elapsed().as_secs_f64());
-        self.scratch.resize(length as usize, 0);
+        let mut bytes = vec![0; length as usize];
         if let Some(memory) = driver.memory(self.memory) {
-            memory.copy(piece.place as u64 * PIECE, &mut self.scratch);
+            memory.copy(piece.place as u64 * PIECE, &mut bytes);
         }
         for hole in missing {
             // What lay there is of an earlier piece.
-            self.scratch[hole.start as usize..hole.end as usize].fill(0);
+            bytes[hole.start as usize..hole.end as usize].fill(0);
             self.missing.push(piece.range.start + hole.start..piece.range.start + hole.end);
         }
         self.free.push(piece.place);
-        take(piece.range.start - self.range.start, &self.scratch)
+        self.over.insert(piece.range.start, bytes);
+        while let Some(bytes) = self.over.remove(&self.taken) {
+            take(self.taken - self.range.start, &bytes)?;
+            self.taken += bytes.len() as u64;
+        }
+        Ok(())
     }
 }

@@ -47,6 +47,12 @@ pub struct DatagramReport {
 }
 
 impl DatagramReport {
+    /// Datagrams on the wire, as far as this end knows: those handed out, less what was withheld or not accepted, and doubles.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        (self.handed_out + self.duplicated_on_purpose).saturating_sub(self.lost_on_purpose + self.unsent)
+    }
+
     /// All that were refused.
     #[must_use]
     pub fn refused_total(&self) -> u64 {
@@ -88,11 +94,11 @@ pub struct ConnectionReport {
     pub peer: String,
     /// The region that it named.
     pub region: String,
-    /// Messages that ended complete.
+    /// Writes that ended complete.
     pub complete: u64,
-    /// Messages of which a part arrived.
+    /// Writes of which a part arrived.
     pub incomplete: u64,
-    /// Messages lost whole.
+    /// Messages lost whole: Writes, or requests to read.
     pub lost: u64,
     /// Bytes of Writes that arrived.
     pub written_bytes: u64,
@@ -143,11 +149,13 @@ pub struct RdmaServeReport {
     pub connections_not_listed: u64,
     /// Its datagrams.
     pub datagrams: DatagramReport,
-    /// Messages that ended complete.
+    /// Requests to read that arrived.
+    pub read_requests: u64,
+    /// Writes that ended complete.
     pub complete: u64,
-    /// Messages of which a part arrived.
+    /// Writes of which a part arrived.
     pub incomplete: u64,
-    /// Messages lost whole.
+    /// Messages lost whole: Writes, or requests to read.
     pub lost: u64,
     /// Bytes of Writes that arrived.
     pub written_bytes: u64,

@@ -269,7 +269,7 @@ impl RdmaServer {
     fn take(&mut self, event: RdmaEvent) -> io::Result<()> {
         match event {
             RdmaEvent::Requested { connection, peer, private } => {
-                self.requested(connection, peer, &private)?
+                self.requested(connection, peer, &private)?;
             }
             RdmaEvent::Written {
                 connection, message, stag, valid, missing, is_complete, immediate, ..
@@ -281,6 +281,7 @@ impl RdmaServer {
                     *(if is_complete { &mut report.complete } else { &mut report.incomplete }) += 1;
                 }
                 self.report.written_bytes += total(&valid);
+                *(if is_complete { &mut self.report.complete } else { &mut self.report.incomplete }) += 1;
                 let message = message.unwrap_or_default();
                 self.compare(stag, (connection, message), number, &valid);
                 if !is_complete {
@@ -295,6 +296,7 @@ impl RdmaServer {
             }
             RdmaEvent::MessagesLost { connection, messages } => {
                 let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.report.lost += messages.end - messages.start;
                 if let Some(report) = self.open.get_mut(&connection) {
                     report.lost += messages.end - messages.start;
                 }
@@ -370,12 +372,16 @@ impl RdmaServer {
         let mut report = self.report.clone();
         report.datagrams = self.driver.ledger()?;
         let counts = self.driver.endpoint.counts();
-        (report.complete, report.incomplete, report.lost) = (counts.complete, counts.incomplete, counts.lost);
+        report.read_requests = counts.complete.saturating_sub(report.complete);
         let listed: u64 = report.losses.iter().map(|loss| loss.messages.1 - loss.messages.0).sum();
-        let (lacking, told) = (report.incomplete + report.lost, listed + report.losses_not_listed);
-        if lacking != told {
-            let text = format!("{lacking} messages were not whole, and {told} were reported");
-            return Err(io::Error::other(text));
+        let sums = [
+            ("complete messages", counts.complete, report.complete + report.read_requests),
+            ("incomplete messages", counts.incomplete, report.incomplete),
+            ("lost messages", counts.lost, report.lost),
+            ("losses", report.incomplete + report.lost, listed + report.losses_not_listed),
+        ];
+        if let Some((what, one, other)) = sums.into_iter().find(|(_, one, other)| one != other) {
+            return Err(io::Error::other(format!("the counts of {what} differ: {one} and {other}")));
         }
         Ok(report)
     }

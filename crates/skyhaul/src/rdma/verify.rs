@@ -177,15 +177,15 @@ mod tests {
         write(7, 0..80);
         write(9, 20..40);
         let mut report = VerifyReport::default();
-        writers.compare(&memory, &[0..80], (3, 7), 1, &mut report);
+        writers.compare(&memory, std::slice::from_ref(&(0..80)), (3, 7), 1, &mut report);
         assert_eq!((report.compared_bytes, report.overwritten_bytes, report.different_bytes), (60, 20, 0));
-        writers.compare(&memory, &[20..40], (3, 9), 1, &mut report);
+        writers.compare(&memory, std::slice::from_ref(&(20..40)), (3, 9), 1, &mut report);
         assert_eq!((report.compared_bytes, report.different_bytes), (80, 0));
         // A byte that is not what it should be, and one that nobody wrote.
         let mut byte = [0];
         memory.copy(50, &mut byte);
         memory.place(50, &[byte[0] ^ 1]);
-        writers.compare(&memory, &[40..81], (3, 7), 1, &mut report);
+        writers.compare(&memory, std::slice::from_ref(&(40..81)), (3, 7), 1, &mut report);
         assert_eq!(report.different_bytes, 2);
         assert_eq!(report.first, [(1, 7, 50), (1, 7, 80)]);
     }

@@ -1,0 +1,146 @@
+//! Arguments of `rdma`.
+
+use super::limits::{
+    DESTINATION, HOST, OutputArgs, PACE, SOURCE, TESTING, WHEN, at_least_one, from_to, some,
+};
+use clap::{Args, Subcommand, ValueHint};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::fault::Faults;
+use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::rdma::{RdmaAddress, RegionSpec};
+use std::ops::Range;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub(crate) struct RdmaArgs {
+    #[command(subcommand)]
+    pub(crate) what: RdmaWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RdmaWhat {
+    /// Expose memory of this host, which others write and read
+    Serve(RdmaServeArgs),
+    /// Write to memory of another host
+    Write(RdmaWriteArgs),
+    /// Read from memory of another host
+    Read(RdmaReadArgs),
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = HOST)]
+pub(crate) struct RdmaPathArgs {
+    /// Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972)
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u16>(128, 65_507, "1472, or 8972 for jumbo frames"))]
+    pub(crate) packet: Option<u16>,
+    /// Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged
+    #[arg(long)]
+    pub(crate) crc: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RdmaServeArgs {
+    /// Address to listen on, like rdma+udp://10.0.0.1:7000; port 0 is any
+    #[arg(long, value_name = "ADDRESS", help_heading = SOURCE)]
+    pub(crate) listen: RdmaAddress,
+    /// Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write; may be repeated
+    #[arg(long, value_name = "REGION", required = true, help_heading = SOURCE)]
+    pub(crate) region: Vec<RegionSpec>,
+    /// Stop after this long
+    #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 10s"), help_heading = WHEN)]
+    pub(crate) duration: Option<Span>,
+    /// Accept this many connections, and stop when they have ended
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 ends with the first connection"), help_heading = WHEN)]
+    pub(crate) connections: Option<u64>,
+    /// Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs
+    #[arg(long, help_heading = TESTING)]
+    pub(crate) verify: bool,
+    /// Inject faults into arriving datagrams, like loss=0.01,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
+    pub(crate) faults: Option<Faults>,
+    #[command(flatten)]
+    pub(crate) path: RdmaPathArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RdmaWriteArgs {
+    /// The region, like rdma+udp://10.0.0.1:7000/vis
+    #[arg(value_name = "REGION", help_heading = DESTINATION)]
+    pub(crate) to: RdmaAddress,
+    /// Write messages that verify themselves, through the region again and again
+    #[arg(long, conflicts_with = "input", required_unless_present = "input", help_heading = SOURCE)]
+    pub(crate) pattern: bool,
+    /// Write this file, once, from the region's start on
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
+    pub(crate) input: Option<PathBuf>,
+    /// Bytes of a message
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = some::<Size>("such as 64KiB"), help_heading = SOURCE)]
+    pub(crate) message: Size,
+    /// Give each message immediate data, its number: the peer then knows the end of each message of which a part arrives
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) imm: bool,
+    /// Rate of datagram payload, like 1Gbps, or `max`; a pattern without --messages needs one
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = PACE)]
+    pub(crate) rate: Option<Rate>,
+    /// Stop after this many messages
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 writes one message"), help_heading = PACE)]
+    pub(crate) messages: Option<u64>,
+    /// Stop after this long
+    #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 10s"), help_heading = PACE)]
+    pub(crate) duration: Option<Span>,
+    /// Inject faults into the segments that are sent, like loss=0.01,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
+    pub(crate) faults: Option<Faults>,
+    #[command(flatten)]
+    pub(crate) path: RdmaPathArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RdmaReadArgs {
+    /// The region, like rdma+udp://10.0.0.1:7000/vis
+    #[arg(value_name = "REGION", help_heading = SOURCE)]
+    pub(crate) from: RdmaAddress,
+    /// Range of the region, FIRST..BEHIND, like 0..1MiB (default: all of it)
+    #[arg(long, value_name = "RANGE", value_parser = range, help_heading = SOURCE)]
+    pub(crate) range: Option<Range<u64>>,
+    /// Time for each piece of at most 1 MiB; what is missing is asked for again until then
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
+    pub(crate) deadline: Span,
+    /// File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)
+    #[arg(long = "output", short = 'o', id = "output_file", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
+    pub(crate) to: Option<PathBuf>,
+    /// Inject faults into arriving datagrams, like loss=0.01,seed=7
+    #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
+    pub(crate) faults: Option<Faults>,
+    #[command(flatten)]
+    pub(crate) path: RdmaPathArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A rate; 0 is as fast as possible.
+fn rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate::default()),
+        _ => match text.parse::<Rate>() {
+            Ok(rate) if rate == Rate::default() => {
+                Err(format!("must be greater than zero{}", Hint("such as 1Gbps, or max")))
+            }
+            Ok(rate) => Ok(rate),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let hint = Hint("write it as FIRST..BEHIND, like 0..1MiB or 4096..8192");
+    let (first, behind) = text.split_once("..").ok_or_else(|| format!("not a range{hint}"))?;
+    let [first, behind] = [first, behind].map(|size| size.parse::<Size>().map(|size| size.bytes()));
+    let range = first.map_err(|error| error.to_string())?..behind.map_err(|error| error.to_string())?;
+    if range.is_empty() { Err(format!("an empty range{hint}")) } else { Ok(range) }
+}

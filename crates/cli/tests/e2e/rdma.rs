@@ -1,0 +1,142 @@
+//! Memory that is served, written and read over UDP.
+
+use crate::site::{Job, number, ranges, run, sum, wait_for, words};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A server with this line, and its address.
+#[track_caller]
+fn serve(line: &str) -> (Job, String) {
+    let mut job = Job::start(&words(&format!("rdma serve --listen rdma+udp://127.0.0.1:0 --json {line}")));
+    let address = wait_for("the server to listen", || {
+        let said = job.stderr();
+        let found = said.lines().find_map(|line| Some(line.split_once(" at ")?.1.to_owned()));
+        assert!(found.is_some() || job.is_running(), "it ended: {said}");
+        found
+    });
+    (job, address)
+}
+
+fn lost_on_purpose(report: &Value) -> u64 {
+    number(&report["datagrams"]["lost_on_purpose"])
+}
+
+#[test]
+fn what_is_lost_is_named_and_what_is_there_is_verified() {
+    let (job, address) = serve("--region vis:4MiB:read,write --verify");
+    // A part of what any socket holds, however late the server is run.
+    let line = "--pattern --imm --message 64KiB --messages 32 --rate 200Mbps --packet 8972 --json";
+    let written = run(&format!("rdma write {address} {line} --faults loss=0.05,seed=7")).expect(0).json();
+    assert!(lost_on_purpose(&written) > 0, "{written}");
+    let part = tempfile::tempdir().unwrap();
+    let file = part.path().join("part.bin");
+    let read = run(&format!(
+        "rdma read {address} --range 1000..1MiB --deadline 20s --faults loss=0.05,seed=3 --json --output {}",
+        file.display()
+    ));
+    let read = read.expect(0).json();
+    assert_eq!((number(&read["bytes"]), number(&read["missing_bytes"])), ((1 << 20) - 1000, 0));
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), (1 << 20) - 1000);
+    job.signal(Signal::INT);
+    let served = job.finish().expect(0).json();
+    assert_eq!(number(&served["datagrams"]["kernel_drops"]), 0, "this host was too late");
+    assert_eq!(number(&served["datagrams_lost"]), lost_on_purpose(&written), "{served}");
+    assert_eq!(number(&served["complete"]) + number(&served["incomplete"]) + number(&served["lost"]), 32);
+    let verify = &served["verify"];
+    assert_eq!(
+        number(&verify["compared_bytes"]) + number(&verify["overwritten_bytes"]),
+        number(&served["written_bytes"])
+    );
+    assert_eq!(number(&verify["different_bytes"]), 0);
+    let missing: u64 = served["losses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|loss| ranges(&loss["missing"]).iter().map(|(from, to)| to - from).sum::<u64>())
+        .sum();
+    assert!(missing > 0 && missing + number(&served["written_bytes"]) <= 32 * 65_536, "{served}");
+    assert_eq!(sum(&served["connections"], "written_bytes"), number(&served["written_bytes"]));
+}
+
+#[test]
+fn a_file_is_written_and_read_back() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    let bytes: Vec<u8> = (0..700_001u32).map(|n| (n / 3 % 251) as u8).collect();
+    std::fs::write(&from, &bytes).unwrap();
+    let (job, address) = serve("--region a:1MiB:read,write --connections 2");
+    run(&format!("rdma write {address} --input {} --rate 200Mbps --json", from.display())).expect(0);
+    run(&format!("rdma read {address} --range 0..700001B --deadline 20s --output {}", to.display()))
+        .expect(0);
+    assert!(std::fs::read(&to).unwrap() == bytes, "it is another file");
+    let served = job.finish().expect(0).json();
+    assert_eq!(number(&served["written_bytes"]), 700_001);
+}
+
+#[test]
+fn a_peer_that_is_killed_stops_nobody() {
+    let (job, address) = serve("--region a:1MiB:read,write --verify");
+    let line = format!("rdma write {address} --pattern --message 8KiB --rate 20Mbps --json");
+    let killed = Job::start(&words(&line));
+    wait_for("the server to have a connection", || {
+        let other =
+            run(&format!("rdma write {address} --pattern --message 4KiB --messages 1 --json")).expect(0);
+        (number(&other.json()["messages"]) == 1).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    killed.signal(Signal::KILL);
+    killed.finish();
+    // The next peer writes and reads as if nothing had been.
+    let line = "--pattern --message 64KiB --messages 8 --rate 200Mbps --json";
+    assert_eq!(run(&format!("rdma write {address} {line}")).expect(0).json()["closed_by"], "here");
+    run(&format!("rdma read {address} --deadline 20s --json")).expect(0);
+    job.signal(Signal::INT);
+    let served = job.finish().expect(0).json();
+    let ends: Vec<&str> = served["connections"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["closed_by"].as_str())
+        .collect();
+    assert!(ends.iter().filter(|end| **end == "peer").count() >= 3, "{ends:?}");
+    assert_eq!(number(&served["verify"]["different_bytes"]), 0);
+}
+
+#[test]
+fn a_server_that_is_killed_ends_its_peers() {
+    let (job, address) = serve("--region a:8MiB:read,write");
+    let writer = Job::start(&words(&format!("rdma write {address} --pattern --rate 20Mbps --json")));
+    let reader =
+        Job::start(&words(&format!("rdma read {address} --deadline 200ms --faults loss=0.5,seed=1 --json")));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    job.signal(Signal::KILL);
+    job.finish();
+    let written = writer.finish().expect(1).json();
+    assert_eq!(written["closed_by"], "silence");
+    let read = reader.finish();
+    // It may have been whole before.
+    if read.code == Some(1) {
+        let report = read.json();
+        assert_eq!(number(&report["bytes"]) + number(&report["missing_bytes"]), 8 << 20);
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let (job, address) = serve("--region a:1MiB:read");
+    let other = address.replace("/a", "/b");
+    for (line, said) in [
+        (format!("write {address} --pattern --messages 1"), "may not be written"),
+        (format!("write {other} --pattern --messages 1"), "rejected"),
+        (format!("write {address} --pattern"), "needs a rate"),
+        (format!("read {address} --range 0..2MiB"), "does not lie in the region"),
+        (format!("read {address} --range 5..5"), "an empty range"),
+        ("read udp://127.0.0.1:7/a".to_owned(), "rdma+udp://"),
+        ("serve --listen rdma+udp://127.0.0.1:0 --region a:1MiB:run".to_owned(), "is no right"),
+    ] {
+        let done = run(&format!("rdma {line}")).expect(2);
+        assert!(done.said().contains(said), "{line}: {}", done.said());
+    }
+    job.signal(Signal::TERM);
+    job.finish().expect(0);
+}
