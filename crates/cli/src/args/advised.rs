@@ -151,7 +151,7 @@ fn every_option_that_a_text_names_exists() {
 }
 
 /// Every option accepts at least one of these values.
-const VALUES: [&str; 27] = [
+const VALUES: [&str; 30] = [
     "1",
     "64",
     "1500",
@@ -179,6 +179,9 @@ const VALUES: [&str; 27] = [
     "50%",
     "npy",
     "both",
+    "0..1MiB",
+    "rdma+udp://127.0.0.1:1/a",
+    "a:1MiB:read",
 ];
 
 /// A command, and what it cannot do without.
