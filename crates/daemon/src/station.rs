@@ -42,12 +42,11 @@ use disk_jobs::DiskJobs;
 use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
-use skyhaul::recording::scans_on;
 use skyhaul_core::station::{
     PlannedStatus, RecordingStatus, Station, StationEvent, StationRefusal, StationRequest, StationSnapshot,
     TransferId, TransferRequest,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -67,13 +66,14 @@ pub struct StationService {
 }
 
 impl StationService {
-    /// Starts a station. Its disks are looked at first: names of their scans are taken.
+    /// Starts a station. Its disks are looked at first: names of their scans are taken. A disk that does not respond is left out
+    /// until it does.
     ///
     /// # Errors
     /// A disk that cannot be used, or a thread that cannot be started.
     pub fn start(setup: StationSetup) -> io::Result<Arc<Self>> {
         disks::check(&setup)?;
-        let names: BTreeSet<String> = scans_on(&setup.disks).into_iter().collect();
+        let names = disks::first_names(&setup);
         let mut station = Station::new(setup.config.clone());
         for name in names.iter().cloned() {
             station.handle(now(), StationEvent::ScanFound { name });

@@ -4,8 +4,8 @@
 //! long as it took, so that it costs at most a tenth of a CPU, however many scans there are. A disk that does not answer is
 //! left out; what was found on it before stays.
 //!
-//! Limit: a disk that stops answering in the middle of a pass holds up further passes until it answers; reads are not
-//! affected.
+//! Limit: a disk that stops answering in the middle of a pass holds up that pass for 10 s, or, where its file system answers the
+//! call for its space but not for a file's length, further passes until it answers; reads are not affected.
 
 use crate::disks::Task;
 use crate::names;
@@ -14,7 +14,8 @@ use crate::segments::{FileState, ServedChunk};
 use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
 use crate::threads::ThreadView;
 use skyhaul::recording::{
-    ChunkFile, ChunkVerifier, Datastream, ExtentContent, Lack, Recording, ScanLayout, scans_on,
+    ChunkFile, ChunkVerifier, DISK_ANSWER_TIMEOUT, Datastream, ExtentContent, Lack, Recording, ScanLayout,
+    ScanNames,
 };
 use skyhaul_io::lock::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -67,17 +68,20 @@ impl Watch {
     pub(crate) fn pass(&mut self, served: &Arc<Served>) -> Option<(PathBuf, io::Error)> {
         let (present, unreadable) = answering(served);
         let disks: Vec<PathBuf> = present.iter().map(|&disk| served.options.disks[disk].clone()).collect();
-        let is_all = disks.len() == served.options.disks.len();
         self.tell_absent(served, &present);
         *lock(&served.space) = space(&disks);
-        let labels = scans_on(&disks);
+        let found = ScanNames::on(&disks, DISK_ANSWER_TIMEOUT);
+        let is_all = disks.len() == served.options.disks.len() && found.silent_disks.is_empty();
+        let labels = found.labels;
         let mut kept = BTreeSet::new();
         for label in &labels {
             let stamps = self.stamps(&disks, label);
             let known = self.seen.get(label).is_some_and(|seen| seen.stamps == stamps && !seen.is_live);
             let of_label = |file: &&Arc<ServedFile>| file.scan == *label;
             if !known && let Ok(recording) = Recording::open(&disks, label) {
-                let is_live = self.take(served, &recording, &present, is_all);
+                // A disk that began to hang: what was seen of it before stays, and it is looked at again.
+                let is_whole = recording.silent_disks().next().is_none();
+                let is_live = self.take(served, &recording, &present, is_all && is_whole) || !is_whole;
                 let stamps = self.stamps(&disks, label);
                 self.seen.insert(label.clone(), Seen { stamps, is_live });
             }

@@ -19,6 +19,7 @@
 //!
 //! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
+mod asked;
 mod contents;
 mod index;
 mod layout;
@@ -32,6 +33,7 @@ mod verify;
 mod write;
 
 pub use crate::frames::FrameReader;
+pub use asked::{DISK_ANSWER_TIMEOUT, ask as ask_disks};
 pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
 pub use contents::{Label, LabelError};
 pub use index::record::HeapsOf;
@@ -40,7 +42,7 @@ pub use index::record::{
 };
 pub use index::{IndexReader, Tally};
 pub use layout::{ExtentContent, ScanExtent, ScanLayout};
-pub use list::{ScanSummary, ls, scan_summary, scans_on};
+pub use list::{ScanNames, ScanSummary, ls, scan_summary, scan_summary_within, scans_on};
 pub use open::{OpenError, Recording};
 pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};

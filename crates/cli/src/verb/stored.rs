@@ -10,7 +10,9 @@ use anyhow::{Result, bail};
 use skyhaul::core::hint::{Hint, lines};
 use skyhaul::io::file::failed;
 use skyhaul::io::say::escaped_name;
-use skyhaul::recording::{Gap, Missing, ReadOptions, ScanSummary, mark6};
+use skyhaul::recording::{
+    DISK_ANSWER_TIMEOUT, Gap, Missing, ReadOptions, ScanNames, ScanSummary, mark6, scan_summary,
+};
 use skyhaul::samples::Samples;
 use skyhaul::samples::export::{ExportError, ExportOptions};
 use std::fmt::Write as _;
@@ -85,11 +87,17 @@ const MAX_FINDINGS: usize = 5;
 
 /// `skyhaul ls`.
 pub(crate) fn ls(args: &LsArgs) -> Result<Outcome> {
-    for disk in &args.disks.disk {
-        std::fs::read_dir(disk).map_err(|error| failed("read disk", disk, &error))?;
+    let names = ScanNames::on(&args.disks.disk, DISK_ANSWER_TIMEOUT);
+    if let Some((disk, error)) = names.unreadable_disks.first() {
+        return Err(failed("read disk", disk, error).into());
     }
-    let scans = skyhaul::recording::ls(&args.disks.disk);
-    let outcome = if scans.iter().all(ScanSummary::looks_whole) { Outcome::Done } else { Outcome::Failed };
+    let scans: Vec<ScanSummary> =
+        names.labels.iter().filter_map(|label| scan_summary(&args.disks.disk, label)).collect();
+    for disk in &names.silent_disks {
+        say!("{} does not respond: scans that are only there are not listed", disk.display());
+    }
+    let is_whole = names.silent_disks.is_empty() && scans.iter().all(ScanSummary::looks_whole);
+    let outcome = if is_whole { Outcome::Done } else { Outcome::Failed };
     if args.output.json {
         receiving::print_json(&scans)?;
         return Ok(outcome);

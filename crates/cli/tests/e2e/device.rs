@@ -122,6 +122,16 @@ impl Device {
         self.shared.set(mode);
     }
 
+    /// Mounts the file system again: the kernel then has nothing of it in memory.
+    pub(crate) fn mount_again(&mut self) {
+        let Some(disk) = self.disk.take() else { return };
+        let at = disk.0.clone();
+        drop(disk);
+        self.forget();
+        self.disk = Mounted::new(&self.store.join("store"), &["-t", "ext4", "-o", "loop"], &at);
+        assert!(self.disk.is_some(), "it cannot be mounted again");
+    }
+
     /// Let the kernel forget what it has of the device in memory: the next read comes here.
     pub(crate) fn forget(&self) {
         let store = File::open(self.store.join("store")).unwrap();

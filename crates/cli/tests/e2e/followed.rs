@@ -185,11 +185,11 @@ fn a_schedule_waits_for_room() {
 fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     let site = Site::new(2);
     // A disk that hangs is a file system of our own, which needs /dev/fuse and root.
-    let device = match Device::new(&site.disks[0]) {
+    let mut device = match Device::new(&site.disks[0]) {
         Ok(device) => device,
         Err(why) => return println!("SKIPPED: {why}"),
     };
-    let serving = Serving::start(site, "");
+    let mut serving = Serving::start(site, "");
     let path = soon(&serving, "x", &[(9, 600)]);
     load(&serving, &path, "");
     device.set(Mode::Hangs);
@@ -211,4 +211,35 @@ fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     drop(sender);
     serving.call("station stop x_mh_no0");
     assert_eq!(states(&serving, "x_mh"), ["stopped"]);
+
+    // Neither does one that hangs from the beginning: the service starts, and its lists and the readers say what they lack.
+    serving.kill();
+    device.mount_again();
+    device.set(Mode::Hangs);
+    serving.restart();
+    let silent = serving.site.disks[0].display().to_string();
+    let list = |serving: &Serving| {
+        let asked = Instant::now();
+        let (status, listed) =
+            serving.http(&format!("GET /api/v1/scans HTTP/1.1\r\nHost: {}", serving.api), "");
+        println!("the list was answered in {:?}", asked.elapsed());
+        assert_eq!((status, &listed["scans"][0]["scan"]), (200, &json!("x_mh_no0")), "{listed}");
+        listed["silent_disks"].clone()
+    };
+    assert_eq!(list(&serving), json!([silent]));
+    wait_for("the alarm", || {
+        let head = format!("GET /api/v1/figures HTTP/1.1\r\nHost: {}", serving.api);
+        let alarms = serving.http(&head, "").1["alarms"].as_array()?.clone();
+        alarms.iter().any(|one| one["kind"] == "disk_silent" && one["subject"] == json!(silent)).then_some(())
+    });
+    let says = format!("{silent}: the disk does not respond");
+    for line in ["check x_mh_no0", "cat x_mh_no0"] {
+        let done = serving.site.run(line).expect(1);
+        assert!(done.stderr.contains(&says) || done.told().contains(&says), "{line}: {}", done.stderr);
+    }
+    let done = serving.site.run("ls").expect(1);
+    assert!(done.stderr.contains(&format!("{silent} does not respond")), "{}", done.stderr);
+    device.set(Mode::Good);
+    wait_for("the disk in the list", || (list(&serving) == json!([])).then_some(()));
+    serving.site.run("check x_mh_no0").expect(0);
 }

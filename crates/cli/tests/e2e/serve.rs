@@ -62,8 +62,16 @@ impl Serving {
 
     /// Kills it, and starts it again.
     pub(crate) fn kill_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    pub(crate) fn kill(&mut self) {
         self.job.signal(Signal::KILL);
         wait_for("its end", || (!self.job.is_running()).then_some(()));
+    }
+
+    pub(crate) fn restart(&mut self) {
         self.job = begin(&self.site.disks[0].parent().unwrap().join("station.toml"));
         self.find_api();
     }
@@ -167,7 +175,7 @@ fn two_streams_at_a_time_are_recorded_byte_for_byte() {
     }
     let (_, scans) = serving.http(&format!("GET /api/v1/scans HTTP/1.1\r\nHost: {}", serving.api), "");
     let listed: Vec<&str> =
-        scans.as_array().unwrap().iter().map(|scan| scan["scan"].as_str().unwrap()).collect();
+        scans["scans"].as_array().unwrap().iter().map(|scan| scan["scan"].as_str().unwrap()).collect();
     assert_eq!(listed, ["s_a", "s_b"]);
     let status = serving.status();
     assert_eq!(number(&status["reserved"]["memory_bytes"]), 0);

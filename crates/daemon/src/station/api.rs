@@ -27,7 +27,7 @@ use skyhaul::auth::TokenHash;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul::receive::Origin;
-use skyhaul::recording::{scan_summary, scans_on};
+use skyhaul::recording::{ScanNames, scan_summary_within};
 use skyhaul::wire::Format;
 use skyhaul_core::station::{RecordingOverrides, StartRequest, StationRefusal, StationRequest};
 use std::io;
@@ -53,6 +53,8 @@ const MAX_THREADS: usize = 256;
 const MAX_PORTS: usize = 64;
 /// Maximum number of scans in a reply.
 const MAX_LISTED: usize = 1000;
+/// How long a disk may make no progress while scans are listed. If none answers, the reply comes after twice as long.
+const LIST_TIMEOUT: Duration = Duration::from_millis(400);
 /// Number of scans in a reply, if the request gives none.
 const DEFAULT_LISTED: usize = 100;
 
@@ -392,11 +394,14 @@ impl ApiState {
         let list = move || {
             // Also if the client leaves.
             let _listing = listing;
-            let names = scans_on(&disks).into_iter().filter(|name| *name > after);
-            names.take(limit).filter_map(|name| scan_summary(&disks, &name)).collect::<Vec<_>>()
+            let found = ScanNames::on(&disks, LIST_TIMEOUT);
+            let names = found.labels.into_iter().filter(|name| *name > after).take(limit);
+            let scans: Vec<_> =
+                names.filter_map(|name| scan_summary_within(&disks, &name, LIST_TIMEOUT)).collect();
+            serde_json::json!({ "scans": scans, "silent_disks": found.silent_disks })
         };
-        let scans = tokio::task::spawn_blocking(list).await.map_err(Failure::bad)?;
-        serde_json::to_value(scans).map(|scans| replied(StatusCode::OK, &scans)).map_err(Failure::bad)
+        let listed = tokio::task::spawn_blocking(list).await.map_err(Failure::bad)?;
+        Ok(replied(StatusCode::OK, &listed))
     }
 
     fn events(&self, connection: Arc<Connection>) -> Result<Response, Failure> {

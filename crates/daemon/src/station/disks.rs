@@ -5,18 +5,24 @@ use super::shared::Shared;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::{capacity_bytes, free_bytes};
 use skyhaul::io::lock::lock;
-use skyhaul::recording::{State as ScanState, WriterOptions, scan_summary, scans_on};
+use skyhaul::recording::{
+    DISK_ANSWER_TIMEOUT, ScanNames, State as ScanState, WriterOptions, ask_disks, scan_summary,
+};
 use skyhaul_core::station::{DiskCondition, StationEvent};
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// How often a disk is looked at.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the names of the scans are read.
 const NAMES_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a disk may make no progress while the service starts; one that is silent is left out until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(2);
 /// A thread that waits looks this often whether the service has ended.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 /// Maximum number of interrupted scans that are remembered.
@@ -24,8 +30,9 @@ const MAX_INTERRUPTED: usize = 256;
 
 /// Refuses disks that no scan could be recorded to.
 pub(super) fn check(setup: &StationSetup) -> io::Result<()> {
-    for directory in &setup.disks {
-        if !directory.is_dir() {
+    let are_there = ask_disks(&setup.disks, START_TIMEOUT, |_, directory, _| directory.is_dir());
+    for (directory, is_there) in setup.disks.iter().zip(are_there) {
+        if is_there == Some(false) {
             let hint = Hint("mount the disk, or make the directory");
             let text = format!("{}: not a directory{hint}", directory.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
@@ -39,17 +46,39 @@ pub(super) fn check(setup: &StationSetup) -> io::Result<()> {
     }
 }
 
+/// The names of the scans on the disks that answer.
+pub(super) fn first_names(setup: &StationSetup) -> BTreeSet<String> {
+    ScanNames::on(&setup.disks, START_TIMEOUT).labels.into_iter().collect()
+}
+
 /// Starts a thread for each disk, because any may hang, and one for names. They end with the service, and are not waited for.
 pub(super) fn watch(shared: &Arc<Shared>) -> io::Result<()> {
+    let (answer, answers) = channel();
     for disk in 0..shared.setup.disks.len() {
-        // Before the first request.
-        shared.report(condition(shared, disk));
-        let watching = Arc::clone(shared);
+        let (watching, answer) = (Arc::clone(shared), answer.clone());
         std::thread::Builder::new().name(format!("station-disk-{disk}")).spawn(move || {
+            // Before the first request.
+            let first = condition(&watching, disk);
+            if let Err(unheard) = answer.send((disk, first)) {
+                watching.report(unheard.0.1);
+            }
+            drop(answer);
             while pause(&watching, CHECK_INTERVAL) {
                 watching.report(condition(&watching, disk));
             }
         })?;
+    }
+    drop(answer);
+    let mut silent: BTreeSet<usize> = (0..shared.setup.disks.len()).collect();
+    let end = Instant::now() + START_TIMEOUT;
+    while let Ok((disk, first)) = answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        silent.remove(&disk);
+        shared.report(first);
+    }
+    drop(answers);
+    for disk in silent {
+        let condition = DiskCondition::Failed;
+        shared.report(StationEvent::DiskState { disk, condition, free_bytes: None });
     }
     let watching = Arc::clone(shared);
     std::thread::Builder::new().name("station-names".into()).spawn(move || {
@@ -92,7 +121,12 @@ fn find_interrupted(shared: &Shared) {
             return;
         }
         let summary = scan_summary(&shared.setup.disks, &name);
-        if summary.is_some_and(|summary| summary.state == ScanState::Interrupted) {
+        // Its end may be on a disk that does not respond.
+        let is_seen = |disks: &[PathBuf]| !disks.iter().any(|disk| shared.setup.disks.contains(disk));
+        let is_interrupted = summary.is_some_and(|summary| {
+            summary.state == ScanState::Interrupted && is_seen(&summary.missing_disks)
+        });
+        if is_interrupted {
             let mut interrupted = lock(&shared.interrupted);
             if interrupted.len() < MAX_INTERRUPTED {
                 interrupted.push(name);
@@ -101,9 +135,13 @@ fn find_interrupted(shared: &Shared) {
     }
 }
 
-/// Reports scans that others recorded, copied here or removed.
+/// Reports scans that others recorded, copied here or removed. Those of a disk that does not respond stay.
 fn update_names(shared: &Arc<Shared>) {
-    let names: BTreeSet<String> = scans_on(&shared.setup.disks).into_iter().collect();
+    let found = ScanNames::on(&shared.setup.disks, DISK_ANSWER_TIMEOUT);
+    let mut names: BTreeSet<String> = found.labels.into_iter().collect();
+    if !found.silent_disks.is_empty() {
+        names.extend(lock(&shared.state).names.iter().cloned());
+    }
     let known = std::mem::replace(&mut lock(&shared.state).names, names.clone());
     for name in names.difference(&known).cloned() {
         shared.report(StationEvent::ScanFound { name });

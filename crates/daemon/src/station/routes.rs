@@ -102,7 +102,11 @@ pub(super) const ROUTES: &[Route] = &[
             ("after", "string", "only scans whose names come after this one"),
             ("limit", "integer", "maximum number of scans, up to 1000 (default: 100)"),
         ],
-        reply: (200, JSON, "the scans, as `skyhaul ls --json` has them"),
+        reply: (
+            200,
+            JSON,
+            "`scans`, as `skyhaul ls --json` has them, and `silent_disks`, whose scans may be missing",
+        ),
         errors: &[400, 503],
     },
     Route {

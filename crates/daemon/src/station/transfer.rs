@@ -399,6 +399,10 @@ fn read_range(
 ) -> Result<bool, String> {
     let gone = || "nobody takes what is read".to_owned();
     let recording = Recording::open(disks, scan).map_err(|error| error.to_string())?;
+    // Fill in place of what is only on it would stay at the other end.
+    if let Some(disk) = recording.silent_disks().next() {
+        return Err(format!("{} does not respond", disk.display()));
+    }
     if recording.datastreams.len() != 1 {
         return Err(format!(
             "the scan has {} datastreams, and only a scan of one can be sent as one file",

@@ -11,7 +11,7 @@ use crate::station::StationService;
 use skyhaul::core::hint::split;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
-use skyhaul::recording::{State, scan_summary, scans_on};
+use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, State, scan_summary};
 use skyhaul_core::station::{
     DiskCondition, InputStatus, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
     StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest, TransferState,
@@ -253,16 +253,22 @@ impl Shared {
     fn keep_catalog(&self) {
         let mut known: BTreeMap<String, KnownScan> = BTreeMap::new();
         while !self.over.load(Ordering::Relaxed) {
-            let names: BTreeSet<String> = scans_on(&self.disks).into_iter().collect();
-            // What is being recorded grows.
-            known.retain(|name, scan| names.contains(name) && !scan.is_live);
+            let found = ScanNames::on(&self.disks, DISK_ANSWER_TIMEOUT);
+            let has_silent_disk = !found.silent_disks.is_empty();
+            let names: BTreeSet<String> = found.labels.into_iter().collect();
+            // What is being recorded grows. What is on a disk that does not respond stays.
+            known.retain(|name, scan| match names.contains(name) {
+                true => !scan.is_live,
+                false => has_silent_disk,
+            });
             for name in names {
                 if known.contains_key(&name) || self.over.load(Ordering::Relaxed) {
                     continue;
                 }
                 if let Some(summary) = scan_summary(&self.disks, &name) {
                     let (started, bytes) = (summary.started.unwrap_or_default(), summary.bytes);
-                    let is_live = summary.state == State::Live;
+                    // The rest of a scan is seen when its disk responds.
+                    let is_live = summary.state == State::Live || has_silent_disk;
                     known.insert(name, KnownScan { started, bytes, is_live });
                 }
             }

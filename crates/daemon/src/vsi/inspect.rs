@@ -24,6 +24,10 @@ pub(super) fn inspect(disks: &[PathBuf], label: &str) -> VsiOutcome {
         Ok(recording) => recording,
         Err(error) => return VsiOutcome::Failed(VsiCode::Failed, error.to_string()),
     };
+    // Its length would be wrong.
+    if let Some(disk) = recording.silent_disks().next() {
+        return VsiOutcome::Failed(VsiCode::Failed, format!("{} does not respond", disk.display()));
+    }
     let streams: Vec<Option<StreamFacts>> =
         (0..recording.datastreams.len()).map(|stream| stream_facts(&recording, stream)).collect();
     // As one file: what is missing keeps its place.

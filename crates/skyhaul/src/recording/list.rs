@@ -1,6 +1,7 @@
 //! Lists the scans on disks.
 
 use crate::ledger::FrameLedger;
+use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan::Step;
@@ -8,7 +9,9 @@ use crate::recording::verify::count::{Count, Proof};
 use crate::recording::{mark6, plan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// One scan in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +34,7 @@ pub struct ScanSummary {
     pub lost: u64,
     /// Disks it is on.
     pub disks: Vec<PathBuf>,
-    /// Disks of the session that are not among these.
+    /// Disks of the session that are not among these, and disks that did not respond.
     pub missing_disks: Vec<PathBuf>,
     /// Chunks that are missing, or shorter than recorded.
     pub missing: u64,
@@ -64,43 +67,79 @@ pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
 /// One scan on `disks`; `None` if none has this label.
 #[must_use]
 pub fn scan_summary(disks: &[PathBuf], label: &str) -> Option<ScanSummary> {
-    match Recording::open(disks, label) {
+    scan_summary_within(disks, label, DISK_ANSWER_TIMEOUT)
+}
+
+/// The same, with another time limit than [`DISK_ANSWER_TIMEOUT`] for a disk without progress.
+#[must_use]
+pub fn scan_summary_within(disks: &[PathBuf], label: &str, timeout: Duration) -> Option<ScanSummary> {
+    match Recording::open_within(disks.to_vec(), label, timeout) {
         Ok(recording) => Some(summary(recording)),
         Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
         Err(_) => None,
     }
 }
 
-/// The labels of all scans on `disks`, in order. Only names are read.
+/// The labels of all scans on `disks`, in order. Only names are read. Disks that cannot be read, or do not respond, are left
+/// out; [`ScanNames::on`] names them.
 #[must_use]
 pub fn scans_on(disks: &[PathBuf]) -> Vec<String> {
-    let mut labels: BTreeSet<String> = disks.iter().flat_map(|disk| labels(disk)).collect();
-    labels.extend(disks.iter().flat_map(|disk| mark6::scans_on(disk)));
-    // A further datastream's directory is part of its scan.
-    let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
-    labels.iter().filter(|label| !is_part(label)).cloned().collect()
+    ScanNames::on(disks, DISK_ANSWER_TIMEOUT).labels
+}
+
+/// The scans on disks.
+#[derive(Debug, Default)]
+pub struct ScanNames {
+    /// Their labels, in order.
+    pub labels: Vec<String>,
+    /// Disks that made no progress in time: scans that are on no other are not listed.
+    pub silent_disks: Vec<PathBuf>,
+    /// Disks that cannot be read, and why.
+    pub unreadable_disks: Vec<(PathBuf, io::Error)>,
+}
+
+impl ScanNames {
+    /// Reads the names of the scans on `disks`. A disk is waited for until it has made no progress for `timeout` while another
+    /// has answered, or for twice as long if none has.
+    #[must_use]
+    pub fn on(disks: &[PathBuf], timeout: Duration) -> Self {
+        let found = asked::ask(disks, timeout, |_, disk, alive| {
+            let mut labels = labels(disk, alive)?;
+            labels.extend(mark6::scans_on(disk));
+            Ok(labels)
+        });
+        let (mut names, mut labels) = (Self::default(), BTreeSet::new());
+        for (disk, found) in disks.iter().zip(found) {
+            match found {
+                Some(Ok(found)) => labels.extend(found),
+                Some(Err(error)) => names.unreadable_disks.push((disk.clone(), error)),
+                None => names.silent_disks.push(disk.clone()),
+            }
+        }
+        // A further datastream's directory is part of its scan.
+        let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
+        names.labels = labels.iter().filter(|label| !is_part(label)).cloned().collect();
+        names
+    }
 }
 
 /// Directories of one disk that can be scans: they hold an index or chunk files.
-fn labels(disk: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(disk) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names
-        .filter(|name| {
-            let directory = disk.join(name);
-            let Ok(mut files) = std::fs::read_dir(&directory) else {
-                // What cannot be looked at may be a scan: opening it says what is wrong.
-                let kind = std::fs::symlink_metadata(&directory);
-                return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
-            };
-            files.any(|file| {
-                let file = file.ok().and_then(|file| file.file_name().into_string().ok());
-                file.is_some_and(|file| {
-                    chunk_number(name, &file).is_some() || file == format!("{name}.index")
-                })
-            })
+fn labels(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
+    let names = std::fs::read_dir(disk)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names = names.filter(|name| {
+        alive();
+        let directory = disk.join(name);
+        let Ok(mut files) = std::fs::read_dir(&directory) else {
+            // What cannot be looked at may be a scan: opening it says what is wrong.
+            let kind = std::fs::symlink_metadata(&directory);
+            return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+        };
+        files.any(|file| {
+            let file = file.ok().and_then(|file| file.file_name().into_string().ok());
+            file.is_some_and(|file| chunk_number(name, &file).is_some() || file == format!("{name}.index"))
         })
-        .collect()
+    });
+    Ok(names.collect())
 }
 
 /// The frames of a datastream, unless it is one of heaps or events.

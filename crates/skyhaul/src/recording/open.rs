@@ -5,6 +5,7 @@
 
 pub(super) mod gather;
 
+use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::contents::{
     DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State,
 };
@@ -15,6 +16,7 @@ use crate::recording::report::{Event, RecordingReport};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::file::failed;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Chunk files that are read to find out their format.
 const LEARN_FILES: usize = 4;
@@ -38,7 +40,7 @@ pub struct Recording {
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
-    /// Disks of the session that were not given.
+    /// Disks of the session that were not given, and disks that did not respond.
     pub missing_disks: Vec<PathBuf>,
     /// State of its recorder.
     pub state: State,
@@ -75,23 +77,35 @@ pub enum OpenError {
 impl Recording {
     /// Open `scan` on `disks`.
     ///
+    /// A disk that makes no progress for [`DISK_ANSWER_TIMEOUT`] while another has answered is given up: it counts as one that
+    /// is absent, and a finding names it.
+    ///
     /// # Errors
     /// The scan name is invalid, or the scan does not exist.
     pub fn open<P: Into<PathBuf>>(
         disks: impl IntoIterator<Item = P>,
         scan: &str,
     ) -> Result<Recording, OpenError> {
+        Recording::open_within(disks.into_iter().map(Into::into).collect(), scan, DISK_ANSWER_TIMEOUT)
+    }
+
+    /// The same, with another time limit for a disk without progress.
+    pub(super) fn open_within(
+        disks: Vec<PathBuf>,
+        scan: &str,
+        timeout: Duration,
+    ) -> Result<Recording, OpenError> {
         let label = Label::new(scan)?;
-        let disks: Vec<PathBuf> = disks.into_iter().map(Into::into).collect();
-        let mut gathered = DiskContents::of(&label, &disks);
+        let mut gathered = DiskContents::of(&label, &disks, timeout);
         let report = gathered.report();
         let datastreams = gathered.streams(&label, &disks);
         if datastreams.is_empty() && gathered.indexes.is_empty() {
-            let unreadable = disks.iter().find_map(|path| Some((path, std::fs::read_dir(path).err()?)));
+            let silent = gathered.silent().map(|path| (path.clone(), asked::silent()));
+            let unreadable = silent.or(gathered.unreadable.take());
             let found = gathered.findings.all.iter().find(|_| unreadable.is_none());
             return Err(match (unreadable, found) {
                 (Some((path, error)), _) => {
-                    OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
+                    OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", &path, &error) }
                 }
                 (None, Some(Finding { path: Some(path), text, .. })) => {
                     let path = path.display();
@@ -131,6 +145,11 @@ impl Recording {
         })
     }
 
+    /// Those of its disks that did not respond when it was opened: what is on them is missing here, and may be there.
+    pub fn silent_disks(&self) -> impl Iterator<Item = &PathBuf> {
+        self.missing_disks.iter().filter(|disk| self.disks.contains(disk))
+    }
+
     /// The description of the datastream with this index in `datastreams`: from its index record or, without one, from the
     /// frames of its first chunk files.
     #[must_use]
@@ -142,10 +161,13 @@ impl Recording {
         let files =
             stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.offset, chunk.bytes?)));
         let info = files.take(LEARN_FILES).find_map(|(path, offset, bytes)| {
-            let mut head = vec![0; usize::try_from(bytes.min(LEARN_BYTES)).ok()?];
-            let file = skyhaul_io::disk::open_regular(path).ok()?;
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
-            crate::frames::learn(&head, bytes)
+            // Any disk may hang.
+            asked::ask_one(path, DISK_ANSWER_TIMEOUT, move |path| {
+                let mut head = vec![0; usize::try_from(bytes.min(LEARN_BYTES)).ok()?];
+                let file = skyhaul_io::disk::open_regular(path).ok()?;
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
+                crate::frames::learn(&head, bytes)
+            })?
         });
         // The first one may be shorter than the others.
         let longest = stream.chunks.values().filter_map(|chunk| chunk.bytes).max().unwrap_or(0);

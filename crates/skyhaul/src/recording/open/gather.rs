@@ -9,6 +9,8 @@
 //! A record and a file of one number belong together wherever each of them is: a chunk that was moved to another disk
 //! is found. What cannot be inspected (an unreadable directory, a FIFO in place of a file) is a finding.
 //!
+//! Each disk is asked by its own thread: one that hangs is given up, named by a finding, and counts as one that is absent.
+//!
 //! Indexes of another recording with the same name are recognised by their session. Of several sessions, the one whose
 //! records match the bytes of the files is used.
 
@@ -17,10 +19,12 @@ use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record
 use crate::recording::index::{IndexReader, Tally};
 use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
 use crate::recording::verify::file::checksum;
-use crate::recording::{contents, mark6};
+use crate::recording::{asked, contents, mark6};
 use skyhaul_io::disk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Chunks of a session that are read to decide whether its records fit.
 const SESSION_SAMPLES: usize = 3;
@@ -47,31 +51,118 @@ pub(super) struct DiskContents {
     /// Two recordings have this name.
     pub(super) ambiguous: bool,
     pub(super) findings: Findings,
+    /// The disk that cannot be read, and why.
+    pub(super) unreadable: Option<(PathBuf, io::Error)>,
+    /// Disks that did not respond.
+    silent: Vec<PathBuf>,
+    /// Paths without links, by path; of a disk that does not respond, its path.
+    real: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl DiskContents {
-    /// Look at all disks.
-    pub(super) fn of(label: &Label, disks: &[PathBuf]) -> DiskContents {
+    /// Look at all disks; at each as long as it makes progress within `timeout`.
+    pub(super) fn of(label: &Label, disks: &[PathBuf], timeout: Duration) -> DiskContents {
+        let wanted = label.clone();
+        let found =
+            asked::ask(disks, timeout, move |disk, path, alive| DiskContents::on(&wanted, disk, path, alive));
         let mut all = DiskContents::default();
-        for (disk, path) in disks.iter().enumerate() {
-            all.read_index(disk, label.index(path));
-        }
-        for (disk, path) in disks.iter().enumerate() {
-            match label.directories(path) {
-                Ok(names) => names.iter().for_each(|name| all.list_files(disk, path, name)),
-                Err(error) => all.cannot_look(path, &error),
-            }
+        for (path, contents) in disks.iter().zip(found) {
+            all.take(path, contents);
         }
         if all.entries.is_empty() && all.indexes.is_empty() {
-            all.scatter(label, disks);
+            let wanted = label.clone();
+            let found = asked::ask(disks, timeout, move |disk, path, alive| {
+                let mut contents = DiskContents::default();
+                contents.scatter(&wanted, disk, path, alive);
+                contents
+            });
+            for (path, contents) in disks.iter().zip(found) {
+                all.take(path, contents);
+            }
         }
-        all.choose_session(label, disks);
+        all.choose_session(label, disks, timeout);
+        all.find_real(timeout);
         all
     }
 
+    /// Look at one disk. `alive` is called after each file and record.
+    fn on(label: &Label, disk: usize, path: &Path, alive: &dyn Fn()) -> DiskContents {
+        let mut contents = DiskContents::default();
+        contents.read_index(disk, label.index(path), alive);
+        match label.directories(path) {
+            Ok(names) => names.iter().for_each(|name| contents.list_files(disk, path, name, alive)),
+            Err(error) => {
+                contents.cannot_look(path, &error);
+                contents.unreadable = Some((path.to_owned(), error));
+            }
+        }
+        contents.real.insert(path.to_owned(), real(path));
+        contents
+    }
+
+    /// Adds the contents of one disk; of one that did not respond, a finding.
+    fn take(&mut self, path: &PathBuf, contents: Option<DiskContents>) {
+        let Some(found) = contents else {
+            if !self.silent.contains(path) {
+                self.silent.push(path.clone());
+                self.findings.add(Verdict::Unproven, Some(path), asked::SILENT);
+                self.real.insert(path.clone(), path.clone());
+            }
+            return;
+        };
+        self.datastreams.extend(found.datastreams);
+        self.chunks.extend(found.chunks);
+        self.lost.extend(found.lost);
+        self.reports.extend(found.reports);
+        self.session_indexes.extend(found.session_indexes);
+        for (name, numbers) in found.entries {
+            let here = self.entries.entry(name).or_default();
+            for (number, entries) in numbers {
+                here.entry(number).or_default().extend(entries);
+            }
+        }
+        self.partial.extend(found.partial);
+        self.others.extend(found.others);
+        for event in found.events {
+            if !self.events.contains(&event) {
+                self.events.push(event);
+            }
+        }
+        self.indexes.extend(found.indexes);
+        self.live |= found.live;
+        for one in found.findings.all {
+            self.findings.add(one.verdict, one.path.as_ref(), one.text);
+        }
+        self.unreadable = self.unreadable.take().or(found.unreadable);
+        self.real.extend(found.real);
+    }
+
+    /// A disk that did not respond.
+    pub(super) fn silent(&self) -> Option<&PathBuf> {
+        self.silent.first()
+    }
+
+    /// The paths of the sessions and events without links: they may lead to a disk that hangs, too.
+    fn find_real(&mut self, timeout: Duration) {
+        let reports = self.reports.iter().flat_map(|(_, report)| &report.events);
+        let of_events = self.events.iter().chain(reports).filter_map(|event| event.disk.as_ref());
+        let of_sessions = self.session_indexes.iter().flat_map(|(_, _, session)| &session.disks);
+        let is_new = |path: &&PathBuf| !self.real.contains_key(*path);
+        let paths: BTreeSet<&PathBuf> = of_events.chain(of_sessions).filter(is_new).collect();
+        let paths: Vec<PathBuf> = paths.into_iter().cloned().collect();
+        let found = asked::ask(&paths, timeout, |_, path, _| real(path));
+        self.real
+            .extend(paths.into_iter().zip(found).map(|(path, real)| (path.clone(), real.unwrap_or(path))));
+    }
+
+    fn real(&self, path: &PathBuf) -> PathBuf {
+        self.real.get(path).unwrap_or(path).clone()
+    }
+
     /// The blocks of a Mark 6: each is a chunk in the middle of a file.
-    fn scatter(&mut self, label: &Label, disks: &[PathBuf]) {
-        for (disk, path) in mark6::files_on(disks, label.as_str()) {
+    fn scatter(&mut self, label: &Label, disk: usize, path: &Path, alive: &dyn Fn()) {
+        for path in mark6::files(&[path.to_owned()], label.as_str()) {
+            alive();
             let scattered = match mark6::blocks(std::slice::from_ref(&path)) {
                 Ok(scattered) => scattered,
                 Err((path, error)) => {
@@ -97,7 +188,7 @@ impl DiskContents {
         self.findings.add(Verdict::Unproven, Some(&path.to_owned()), text);
     }
 
-    fn read_index(&mut self, disk: usize, path: PathBuf) {
+    fn read_index(&mut self, disk: usize, path: PathBuf, alive: &dyn Fn()) {
         let mut reader = match IndexReader::open(&path) {
             Ok(reader) => reader,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
@@ -110,7 +201,7 @@ impl DiskContents {
         };
         self.live |= disk::is_locked(&path);
         let mut session = String::new();
-        let read = reader.read(|record| match record {
+        let read = reader.read(|record| match record_of(record, alive) {
             Record::Session(found) => {
                 session.clone_from(&found.session);
                 self.session_indexes.push((disk, path.clone(), found));
@@ -133,7 +224,7 @@ impl DiskContents {
     }
 
     /// Files of one directory.
-    fn list_files(&mut self, disk: usize, path: &Path, name: &str) {
+    fn list_files(&mut self, disk: usize, path: &Path, name: &str, alive: &dyn Fn()) {
         let directory = path.join(name);
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries,
@@ -141,6 +232,7 @@ impl DiskContents {
         };
         self.entries.entry(name.to_owned()).or_default();
         for entry in entries {
+            alive();
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => return self.cannot_look(&directory, &error),
@@ -181,22 +273,16 @@ impl DiskContents {
     }
 
     /// Keep one session, and records without a session (its line is corrupt or missing).
-    fn choose_session(&mut self, label: &Label, disks: &[PathBuf]) {
+    fn choose_session(&mut self, label: &Label, disks: &[PathBuf], timeout: Duration) {
         let sessions: BTreeSet<String> =
             self.session_indexes.iter().map(|(_, _, s)| s.session.clone()).collect();
         if sessions.len() < 2 {
             return;
         }
+        let proven = self.proven(label, disks, timeout);
         let rank = |session: &String| {
             let records = self.chunks.iter().filter(|(of, ..)| of == session);
-            let fits = |(disk, record): &(usize, &ChunkRecord)| {
-                let name = self.name(label, session, record.datastream);
-                let path = contents::chunk_path(&disks[*disk], &name, record.number);
-                checksum(&path, record.bytes).is_ok_and(|crc| crc == record.crc32c)
-            };
-            let proven =
-                records.clone().map(|(_, disk, record)| (*disk, record)).filter(fits).take(SESSION_SAMPLES);
-            (proven.count(), records.count())
+            (proven.get(session).map_or(0, |&count| count.min(SESSION_SAMPLES)), records.count())
         };
         let Some(main) = sessions.iter().max_by_key(|session| rank(session)).cloned() else { return };
         let kept = |session: &String| session.is_empty() || *session == main;
@@ -213,6 +299,32 @@ impl DiskContents {
         self.reports.retain(|(session, _)| kept(session));
         self.datastreams.retain(|(session, _), _| kept(session));
         self.session_indexes.retain(|(_, _, session)| kept(&session.session));
+    }
+
+    /// For each session, how many of its records match the bytes of their files: of each disk, at most [`SESSION_SAMPLES`].
+    fn proven(&self, label: &Label, disks: &[PathBuf], timeout: Duration) -> BTreeMap<String, usize> {
+        let mut samples: Vec<Vec<(String, PathBuf, u64, u32)>> = vec![Vec::new(); disks.len()];
+        for (session, disk, record) in &self.chunks {
+            let name = self.name(label, session, record.datastream);
+            let path = contents::chunk_path(&disks[*disk], &name, record.number);
+            samples[*disk].push((session.clone(), path, record.bytes, record.crc32c));
+        }
+        let found = asked::ask(disks, timeout, move |disk, _, alive| {
+            let mut proven: BTreeMap<String, usize> = BTreeMap::new();
+            for (session, path, bytes, crc32c) in &samples[disk] {
+                let count = proven.entry(session.clone()).or_default();
+                if *count < SESSION_SAMPLES && checksum(path, *bytes).is_ok_and(|crc| crc == *crc32c) {
+                    *count += 1;
+                }
+                alive();
+            }
+            proven
+        });
+        let mut sum = BTreeMap::new();
+        for (session, count) in found.into_iter().flatten().flatten() {
+            *sum.entry(session).or_default() += count;
+        }
+        sum
     }
 
     /// A datastream by its number; where the session's line is rotten, any session must do, and where its own line is,
@@ -241,12 +353,12 @@ impl DiskContents {
             .filter(|event| kinds.contains(&event.kind.as_str()))
             .filter_map(|event| event.disk.as_ref())
             .collect();
-        let noted_here: BTreeSet<PathBuf> = noted.iter().map(|path| real(path)).collect();
+        let noted_here: BTreeSet<PathBuf> = noted.iter().map(|path| self.real(path)).collect();
         let of = |disk: usize, path: &PathBuf| {
             let mut was = self.session_indexes.iter().filter(|(at, ..)| *at == disk).peekable();
             match was.peek() {
                 Some(_) => was.any(|(_, _, s)| s.disks.get(s.disk).is_some_and(|path| noted.contains(path))),
-                None => noted_here.contains(&real(path)),
+                None => noted_here.contains(&self.real(path)),
             }
         };
         disks.iter().enumerate().map(|(disk, path)| of(disk, path)).collect()
@@ -327,7 +439,7 @@ impl DiskContents {
         }
     }
 
-    /// Disks of the session that have no index here: those that were not given are returned.
+    /// Disks of the session that have no index here: those that were not given, or do not respond, are returned.
     pub(super) fn missing_disks(
         &mut self,
         disks: &[PathBuf],
@@ -338,14 +450,19 @@ impl DiskContents {
             let is_unused = |disk: &&DiskStatus| disk.state == DiskState::Failed && disk.chunks == 0;
             report.disks.iter().filter(is_unused).map(|disk| &disk.path).collect()
         });
-        let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
+        let given: Vec<PathBuf> = disks.iter().map(|path| self.real(path)).collect();
+        let silent: BTreeSet<PathBuf> = self.silent.iter().map(|path| self.real(path)).collect();
         let (mut missing, mut without) = (Vec::new(), BTreeSet::new());
         for (_, _, session) in &self.session_indexes {
             for (index, path) in session.disks.iter().enumerate() {
                 if self.session_indexes.iter().any(|(_, _, s)| s.disk == index) || unused.contains(&path) {
                     continue;
                 }
-                if given.contains(&real(path)) {
+                let here = self.real(path);
+                if silent.contains(&here) {
+                    continue;
+                }
+                if given.contains(&here) {
                     without.insert(path.clone());
                 } else if !missing.contains(path) {
                     missing.push(path.clone());
@@ -369,8 +486,16 @@ impl DiskContents {
         for path in twice {
             self.findings.add(Verdict::Unproven, Some(&path), "it is a copy of another disk's index");
         }
+        // What is on them is as unknown as what is on disks that are absent.
+        missing.extend(self.silent.iter().cloned());
         missing
     }
+}
+
+/// A record, of which it is noted that it was read.
+fn record_of(record: Record, alive: &dyn Fn()) -> Record {
+    alive();
+    record
 }
 
 /// The path without links, where it leads anywhere.

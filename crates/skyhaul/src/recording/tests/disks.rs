@@ -568,3 +568,60 @@ fn a_repair_on_a_failing_disk_acknowledges_nothing_that_is_not_there() {
         }
     }
 }
+
+/// A disk that hangs, as far as this process has noticed.
+struct Hung<'a>(&'a Path);
+
+impl<'a> Hung<'a> {
+    fn new(path: &'a Path) -> Self {
+        asked::note_hanging(path, Duration::from_secs(3600));
+        Self(path)
+    }
+}
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        asked::note_answer(self.0);
+    }
+}
+
+#[test]
+fn readers_give_a_disk_that_hangs_up() {
+    let world = world(2);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    (0..40).for_each(|n| writer.submit(world.chunk(stream, n)).unwrap());
+    assert!(writer.finish(LONG).is_whole());
+    let whole = world.open();
+    let on = |disk: usize| whole.datastreams[0].chunks.values().filter(|chunk| chunk.disk == disk).count();
+    assert!(on(0) > 0 && on(1) > 0, "both disks have chunks");
+    let read = |recording: &Recording| {
+        let mut reader = recording.reader(0, &ReadOptions::default()).unwrap();
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        (bytes.len() / CHUNK, reader.account().gaps_from(0))
+    };
+
+    let hung = Hung::new(&world.disks[1]);
+    // Opened before it hung: what is there is read, and the rest is named.
+    let (chunks, gaps) = read(&whole);
+    assert_eq!((chunks, gaps.len()), (on(0), on(1)));
+    assert!(gaps.iter().all(|gap| gap.why.contains("does not respond")), "{gaps:?}");
+    // Opened since then: not proven, but not damaged either.
+    let open = world.open();
+    assert_eq!(open.silent_disks().collect::<Vec<_>>(), [&world.disks[1]]);
+    let check = open.check(&CheckOptions::default()).unwrap();
+    assert_eq!((check.verdict, check.exit_code()), (Verdict::Unproven, 1), "{:?}", check.findings);
+    let named = |found: &&Finding| found.path.as_ref() == Some(&world.disks[1]);
+    let named: Vec<&str> = check.findings.iter().filter(named).map(|found| &found.text[..]).collect();
+    assert_eq!(named, [asked::SILENT]);
+    assert_eq!(read(&open).0, on(0));
+    let listed = ScanNames::on(&world.disks, Duration::from_secs(1));
+    assert_eq!((listed.labels.len(), listed.silent_disks), (1, vec![world.disks[1].clone()]));
+    let alone = Recording::open([&world.disks[1]], "exp_st_no0001").unwrap_err();
+    assert!(alone.to_string().contains("does not respond"), "{alone}");
+    drop(hung);
+
+    assert_eq!(world.check().verdict, Verdict::Whole);
+    world.assert_holds(0, 0..40);
+}

@@ -10,6 +10,7 @@
 //! headers go: all legal, all of one length, in order of time, and between those of its neighbours.
 
 use crate::frames::{self, FrameReader, FramesOf};
+use crate::recording::asked::{self, DiskCall};
 use crate::recording::contents::Time;
 use crate::recording::index::record::{ChunkRecord, Datastream};
 use skyhaul_core::pattern;
@@ -19,12 +20,17 @@ use skyhaul_io::disk::{Source, open_regular};
 use skyhaul_io::memory::Block;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 4 << 20;
+/// How long opening a file, or one read, may take. A disk that tries a bad sector again and again takes tens of seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Read at most `most` bytes of the file at `path`, from `offset` on, into blocks of `next`, and hand each with its length to
-/// `take`. Ends early, with an error, where `next` gives none.
+/// `take`. Ends early, with an error, where `next` gives none, or where the disk hangs.
 pub(in crate::recording) fn read_file(
     (path, offset): (&Path, u64),
     most: u64,
@@ -33,23 +39,25 @@ pub(in crate::recording) fn read_file(
     mut take: impl FnMut(Block, usize),
 ) -> Seen {
     let mut seen = Seen::default();
-    let source = match Source::open_at(path, offset) {
+    let source = match Reading::open(path, offset, READ_TIMEOUT) {
         Ok(source) => source,
         Err(error) => return Seen { error: Some(error.to_string()), ..seen },
     };
-    seen.bytes = source.len().saturating_sub(offset);
+    seen.bytes = source.length.saturating_sub(offset);
     let end = most.min(seen.bytes);
     if offset > 0 {
         // Other blocks follow in the file.
         seen.bytes = end;
     }
     while seen.read < end {
-        let Some(mut block) = next() else {
+        let Some(block) = next() else {
             return Seen { error: Some("no memory to read into".to_owned()), ..seen };
         };
-        let length = match source.read(offset + seen.read, &mut block) {
-            Ok(0) => return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen },
-            Ok(length) => length.min((end - seen.read) as usize),
+        let (block, length) = match source.read(offset + seen.read, block) {
+            Ok((_, 0)) => {
+                return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen };
+            }
+            Ok((block, length)) => (block, length.min((end - seen.read) as usize)),
             Err(error) => return Seen { error: Some(error.to_string()), ..seen },
         };
         seen.crc32c = crc32c::crc32c_append(seen.crc32c, &block[..length]);
@@ -67,6 +75,82 @@ pub(in crate::recording) fn read_file(
         cutter.finish(&mut seen);
     }
     seen
+}
+
+/// A file that is read by a thread of its own, because its disk may hang: the thread is left behind then, with the block that
+/// it reads into. Further files of that directory are refused until it returns.
+struct Reading {
+    asks: Sender<(u64, Block)>,
+    answers: Receiver<ReadAnswer>,
+    call: Arc<DiskCall>,
+    timeout: Duration,
+    length: u64,
+}
+
+enum ReadAnswer {
+    Opened(io::Result<u64>),
+    Read(Block, io::Result<usize>),
+}
+
+impl Reading {
+    fn open(path: &Path, offset: u64, timeout: Duration) -> io::Result<Self> {
+        let directory = path.parent().unwrap_or(path);
+        // A disk on which anything hangs already is its directory's parent.
+        if directory.ancestors().take(2).any(|place| asked::is_hanging(place, timeout)) {
+            return Err(asked::silent());
+        }
+        let (asks, asked_for) = channel::<(u64, Block)>();
+        let (tell, answers) = channel();
+        let call = DiskCall::new(directory);
+        let (path, ended) = (path.to_owned(), Arc::clone(&call));
+        let run = move || {
+            let source = Source::open_at(&path, offset);
+            let opened = source.as_ref().map(Source::len);
+            // Who has gone needs no answer.
+            let _ = tell.send(ReadAnswer::Opened(opened.map_err(copy_of)));
+            if let Ok(source) = source {
+                for (at, mut block) in &asked_for {
+                    let read = source.read(at, &mut block);
+                    let _ = tell.send(ReadAnswer::Read(block, read));
+                }
+            }
+            // What was not taken goes back to its pool first.
+            drop((tell, asked_for));
+            ended.end();
+        };
+        std::thread::Builder::new().name("read-file".into()).spawn(run)?;
+        let mut reading = Self { asks, answers, call, timeout, length: 0 };
+        if let ReadAnswer::Opened(length) = reading.answer()? {
+            reading.length = length?;
+        }
+        Ok(reading)
+    }
+
+    /// Fills a block, as [`Source::read`].
+    fn read(&self, at: u64, block: Block) -> io::Result<(Block, usize)> {
+        self.asks.send((at, block)).map_err(|_| asked::silent())?;
+        match self.answer()? {
+            ReadAnswer::Read(block, length) => Ok((block, length?)),
+            ReadAnswer::Opened(_) => Err(asked::silent()),
+        }
+    }
+
+    fn answer(&self) -> io::Result<ReadAnswer> {
+        let answer = self.answers.recv_timeout(self.timeout);
+        answer.or_else(|_| match self.call.leave(self.timeout) {
+            true => Err(asked::silent()),
+            // It came in this moment.
+            false => self.answers.try_recv().map_err(|_| asked::silent()),
+        })
+    }
+}
+
+/// An error, with its number if the system gave one.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
 }
 
 /// CRC-32C of the first `bytes` bytes of a file.

@@ -13,6 +13,7 @@
 //! not waited for again by this process.
 
 use crate::panics::reason;
+use crate::recording::asked;
 use crate::recording::contents::Label;
 use crate::recording::report::DiskState;
 use crate::recording::write::disk_thread::DiskThread;
@@ -20,15 +21,13 @@ use crate::recording::write::dispatch::Dispatch;
 use crate::recording::write::options::{WriterError, WriterOptions, megabytes};
 use crate::recording::write::queue::Looked;
 use skyhaul_io::disk::{self, Disk, Faults, Log, Place};
-use skyhaul_io::lock::lock;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -77,9 +76,6 @@ impl WriterOptions {
         Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
     }
 }
-
-/// How often each disk was left behind by an opening of this process, and has not answered since.
-static HANGING: Mutex<BTreeMap<PathBuf, u32>> = Mutex::new(BTreeMap::new());
 
 /// What a disk's thread is to do next.
 enum Step {
@@ -133,7 +129,7 @@ impl Opening {
     /// No disk answers, or one cannot be recorded to.
     pub(super) fn look(options: &WriterOptions) -> Result<(Opening, Vec<Option<Looked>>), WriterError> {
         let (tell, replies) = channel();
-        let hanging = lock(&HANGING).clone();
+        let is_hanging = |path: &PathBuf| asked::is_hanging(path, STEP_TIMEOUT);
         let paths = options.disks.clone();
         let mut lanes = Vec::with_capacity(paths.len());
         for (index, path) in paths.iter().enumerate() {
@@ -158,9 +154,9 @@ impl Opening {
         }
         let mut opening = Opening { paths, lanes, replies, given: 1, needs_all: options.needs_all };
         // If all hang, any that answers will do.
-        if !opening.paths.iter().all(|path| hanging.contains_key(path)) {
-            let late = opening.paths.iter().enumerate().filter(|(_, path)| hanging.contains_key(*path));
-            late.for_each(|(index, _)| opening.leave(index));
+        let hanging: Vec<bool> = options.disks.iter().map(is_hanging).collect();
+        if hanging.contains(&false) {
+            (0..hanging.len()).filter(|&index| hanging[index]).for_each(|index| opening.leave(index));
         }
         let mut looked = vec![None; opening.lanes.len()];
         let mut fault = None;
@@ -297,8 +293,7 @@ impl Opening {
 
     /// Waits for a disk no more.
     fn leave(&self, index: usize) {
-        let mut hanging = lock(&HANGING);
-        *hanging.entry(self.paths[index].clone()).or_default() += 1;
+        asked::note_hanging(&self.paths[index], STEP_TIMEOUT);
         self.lanes[index].is_late.store(true, Ordering::Release);
     }
 }
@@ -369,13 +364,7 @@ impl Beginning {
     /// It hangs no more.
     fn is_here(&self) {
         if self.is_late.swap(false, Ordering::AcqRel) {
-            let mut hanging = lock(&HANGING);
-            if let Some(count) = hanging.get_mut(&self.path) {
-                *count -= 1;
-                if *count == 0 {
-                    hanging.remove(&self.path);
-                }
-            }
+            asked::note_answer(&self.path);
         }
     }
 
