@@ -189,15 +189,6 @@ pub fn ask<T: Send + 'static>(
     answers
 }
 
-/// Asks one disk; `None` if it is silent.
-pub(super) fn ask_one<T: Send + 'static>(
-    path: &Path,
-    timeout: Duration,
-    question: impl Fn(&Path) -> T + Send + Sync + 'static,
-) -> Option<T> {
-    ask(&[path.to_owned()], timeout / 2, move |_, path, _| question(path)).pop().flatten()
-}
-
 fn begin<T: Send + 'static>(
     at: usize,
     path: &Path,

@@ -13,6 +13,7 @@ use crate::recording::index::Tally;
 use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
 use crate::recording::open::gather::DiskContents;
 use crate::recording::report::{Event, RecordingReport};
+use crate::recording::verify::file::read_part;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::file::failed;
 use std::path::PathBuf;
@@ -161,13 +162,8 @@ impl Recording {
         let files =
             stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.offset, chunk.bytes?)));
         let info = files.take(LEARN_FILES).find_map(|(path, offset, bytes)| {
-            // Any disk may hang.
-            asked::ask_one(path, DISK_ANSWER_TIMEOUT, move |path| {
-                let mut head = vec![0; usize::try_from(bytes.min(LEARN_BYTES)).ok()?];
-                let file = skyhaul_io::disk::open_regular(path).ok()?;
-                std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, offset).ok()?;
-                crate::frames::learn(&head, bytes)
-            })?
+            let head = usize::try_from(bytes.min(LEARN_BYTES)).ok()?;
+            crate::frames::learn(&read_part(path, offset, head).ok()?, bytes)
         });
         // The first one may be shorter than the others.
         let longest = stream.chunks.values().filter_map(|chunk| chunk.bytes).max().unwrap_or(0);

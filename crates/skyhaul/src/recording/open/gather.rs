@@ -18,7 +18,7 @@ use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use crate::recording::index::{IndexReader, Tally};
 use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
-use crate::recording::verify::file::checksum;
+use crate::recording::verify::file::checksum_here;
 use crate::recording::{asked, contents, mark6};
 use skyhaul_io::disk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -313,10 +313,10 @@ impl DiskContents {
             let mut proven: BTreeMap<String, usize> = BTreeMap::new();
             for (session, path, bytes, crc32c) in &samples[disk] {
                 let count = proven.entry(session.clone()).or_default();
-                if *count < SESSION_SAMPLES && checksum(path, *bytes).is_ok_and(|crc| crc == *crc32c) {
+                let fits = || checksum_here(path, *bytes, alive).is_ok_and(|crc| crc == *crc32c);
+                if *count < SESSION_SAMPLES && fits() {
                     *count += 1;
                 }
-                alive();
             }
             proven
         });

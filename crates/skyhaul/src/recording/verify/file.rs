@@ -95,8 +95,7 @@ enum ReadAnswer {
 impl Reading {
     fn open(path: &Path, offset: u64, timeout: Duration) -> io::Result<Self> {
         let directory = path.parent().unwrap_or(path);
-        // A disk on which anything hangs already is its directory's parent.
-        if directory.ancestors().take(2).any(|place| asked::is_hanging(place, timeout)) {
+        if is_refused(directory, timeout) {
             return Err(asked::silent());
         }
         let (asks, asked_for) = channel::<(u64, Block)>();
@@ -153,11 +152,48 @@ fn copy_of(error: &io::Error) -> io::Error {
     }
 }
 
+/// Asks something of a file, on a thread of its own.
+fn ask_of_file<T: Send + 'static>(
+    path: &Path,
+    question: impl Fn(&Path, &dyn Fn()) -> io::Result<T> + Send + Sync + 'static,
+) -> io::Result<T> {
+    let directory = path.parent().unwrap_or(path).to_owned();
+    if is_refused(&directory, READ_TIMEOUT) {
+        return Err(asked::silent());
+    }
+    let path = path.to_owned();
+    // It is alone, and waited for twice as long.
+    let answer = asked::ask(&[directory], READ_TIMEOUT / 2, move |_, _, alive| question(&path, alive));
+    answer.into_iter().next().flatten().unwrap_or_else(|| Err(asked::silent()))
+}
+
+/// Whether something hangs in a directory of a scan, or on its disk, which is the parent.
+fn is_refused(directory: &Path, timeout: Duration) -> bool {
+    directory.ancestors().take(2).any(|place| asked::is_hanging(place, timeout))
+}
+
+/// So many bytes of a file, from an offset.
+///
+/// # Errors
+/// A system error, the file is shorter, or its disk hangs.
+pub(in crate::recording) fn read_part(path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    ask_of_file(path, move |path, _| {
+        let mut part = vec![0; bytes];
+        std::os::unix::fs::FileExt::read_exact_at(&open_regular(path)?, &mut part, offset)?;
+        Ok(part)
+    })
+}
+
 /// CRC-32C of the first `bytes` bytes of a file.
 ///
 /// # Errors
-/// A system error, or the file is shorter.
+/// A system error, the file is shorter, or its disk hangs.
 pub(in crate::recording) fn checksum(path: &Path, bytes: u64) -> io::Result<u32> {
+    ask_of_file(path, move |path, alive| checksum_here(path, bytes, alive))
+}
+
+/// The same, by the thread that calls. `alive` is called after each read.
+pub(in crate::recording) fn checksum_here(path: &Path, bytes: u64, alive: &dyn Fn()) -> io::Result<u32> {
     use std::io::Read;
     let mut file = open_regular(path)?;
     let mut buffer = vec![0; 1 << 20];
@@ -170,6 +206,7 @@ pub(in crate::recording) fn checksum(path: &Path, bytes: u64) -> io::Result<u32>
         }
         crc = crc32c::crc32c_append(crc, &buffer[..n]);
         left -= n as u64;
+        alive();
     }
     Ok(crc)
 }

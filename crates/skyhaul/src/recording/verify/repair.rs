@@ -10,7 +10,7 @@
 //! A [`Prover`] verifies single chunks in any order, and searches other files for the bytes of a chunk whose own file is wrong: a
 //! chunk may have been moved or renamed, and its record identifies it by length and CRC-32C.
 
-use super::file::{Cutter, READ_BYTES, checksum, read_file};
+use super::file::{Cutter, READ_BYTES, checksum, read_file, read_part};
 use crate::frames::FramesOf;
 use crate::recording::contents::{
     ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, State, Time, Verdict,
@@ -425,8 +425,5 @@ fn begins_at(path: &Path, time: Option<Time>, frames: Option<&FramesOf>, unit: u
     if unit > READ_BYTES {
         return true;
     }
-    let mut frame = vec![0; unit];
-    let read =
-        open_regular(path).and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut frame, 0));
-    read.is_ok() && frames.see(&frame).time.is_none_or(|found| found == time)
+    read_part(path, 0, unit).is_ok_and(|frame| frames.see(&frame).time.is_none_or(|found| found == time))
 }

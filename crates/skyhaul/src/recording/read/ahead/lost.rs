@@ -15,7 +15,7 @@ use crate::recording::index::record::ChunkMeta;
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
 use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
-use crate::recording::verify::file::{Seen, read_file};
+use crate::recording::verify::file::{Seen, read_file, read_part};
 use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
 use std::cell::RefCell;
 use std::iter::Peekable;
@@ -185,10 +185,7 @@ impl ReadAhead {
 
 /// The first bytes of a chunk's file; none if there are fewer.
 fn read_first(entry: &ChunkEntry, needed: usize) -> Vec<u8> {
-    let mut bytes = vec![0; needed];
-    let read = skyhaul_io::disk::open_regular(&entry.path)
-        .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, entry.offset));
-    if read.is_ok() { bytes } else { Vec::new() }
+    read_part(&entry.path, entry.offset, needed).unwrap_or_default()
 }
 
 /// Bytes of a piece.
