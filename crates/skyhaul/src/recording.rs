@@ -33,7 +33,7 @@ mod verify;
 mod write;
 
 pub use crate::frames::FrameReader;
-pub use asked::{DISK_ANSWER_TIMEOUT, ask as ask_disks};
+pub use asked::{DISK_ANSWER_TIMEOUT, ask as ask_disks, is_hanging as is_disk_hanging};
 pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
 pub use contents::{Label, LabelError};
 pub use index::record::HeapsOf;

@@ -122,6 +122,13 @@ impl Device {
         self.shared.set(mode);
     }
 
+    /// Lets it hang until what is returned is dropped, also by a test that fails: who waits for a process that waits for
+    /// the device would wait for ever.
+    pub(crate) fn hang(&self) -> Hanging<'_> {
+        self.set(Mode::Hangs);
+        Hanging(self)
+    }
+
     /// Mounts the file system again: the kernel then has nothing of it in memory.
     pub(crate) fn mount_again(&mut self) {
         let Some(disk) = self.disk.take() else { return };
@@ -137,6 +144,15 @@ impl Device {
         let store = File::open(self.store.join("store")).unwrap();
         store.sync_all().unwrap();
         rustix::fs::fadvise(&store, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+}
+
+/// A device that hangs.
+pub(crate) struct Hanging<'a>(&'a Device);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.set(Mode::Good);
     }
 }
 

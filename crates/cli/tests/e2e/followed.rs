@@ -215,7 +215,7 @@ fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     // Neither does one that hangs from the beginning: the service starts, and its lists and the readers say what they lack.
     serving.kill();
     device.mount_again();
-    device.set(Mode::Hangs);
+    let hanging = device.hang();
     serving.restart();
     let silent = serving.site.disks[0].display().to_string();
     let list = |serving: &Serving| {
@@ -239,7 +239,7 @@ fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     }
     let done = serving.site.run("ls").expect(1);
     assert!(done.stderr.contains(&format!("{silent} does not respond")), "{}", done.stderr);
-    device.set(Mode::Good);
+    drop(hanging);
     wait_for("the disk in the list", || (list(&serving) == json!([])).then_some(()));
     serving.site.run("check x_mh_no0").expect(0);
 }

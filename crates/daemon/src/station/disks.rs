@@ -6,7 +6,8 @@ use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::{capacity_bytes, free_bytes};
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{
-    DISK_ANSWER_TIMEOUT, ScanNames, State as ScanState, WriterOptions, ask_disks, scan_summary,
+    DISK_ANSWER_TIMEOUT, ScanNames, State as ScanState, WriterOptions, ask_disks, is_disk_hanging,
+    scan_summary,
 };
 use skyhaul_core::station::{DiskCondition, StationEvent};
 use std::collections::BTreeSet;
@@ -101,7 +102,11 @@ pub(super) fn pause(shared: &Shared, time: Duration) -> bool {
 
 fn condition(shared: &Shared, disk: usize) -> StationEvent {
     let free = free_bytes(&shared.setup.disks[disk]);
-    lock(&shared.board).answered(disk, capacity_bytes(&shared.setup.disks[disk]).ok());
+    let capacity = capacity_bytes(&shared.setup.disks[disk]).ok();
+    // A file system may tell its space from memory while its device hangs.
+    if !is_disk_hanging(&shared.setup.disks[disk], START_TIMEOUT) {
+        lock(&shared.board).answered(disk, capacity);
+    }
     let is_given_up = lock(&shared.state).controls.values().any(|control| control.has_failed(disk));
     let room = free.as_ref().ok().map(|free| free.saturating_sub(shared.setup.reserve_bytes));
     let condition = match room {

@@ -39,8 +39,10 @@ struct Hanging {
 /// Those that have not answered since.
 static HANGING: Mutex<BTreeMap<PathBuf, Hanging>> = Mutex::new(BTreeMap::new());
 
-/// Whether a path has been silent for `timeout` or longer, and is still.
-pub(super) fn is_hanging(path: &Path, timeout: Duration) -> bool {
+/// Whether a disk has been silent for `timeout` or longer, and is still: a call on it by any thread of this process has not
+/// returned. A disk that nobody asked is not known to hang.
+#[must_use]
+pub fn is_hanging(path: &Path, timeout: Duration) -> bool {
     let is_long = |one: &Hanging| one.since.elapsed() >= timeout || one.threads >= MAX_LEFT_BEHIND;
     lock(&HANGING).get(path).is_some_and(is_long)
 }
