@@ -104,14 +104,15 @@ fn condition(shared: &Shared, disk: usize) -> StationEvent {
     let free = free_bytes(&shared.setup.disks[disk]);
     let capacity = capacity_bytes(&shared.setup.disks[disk]).ok();
     // A file system may tell its space from memory while its device hangs.
-    if !is_disk_hanging(&shared.setup.disks[disk], START_TIMEOUT) {
+    let is_hanging = is_disk_hanging(&shared.setup.disks[disk], START_TIMEOUT);
+    if !is_hanging {
         lock(&shared.board).answered(disk, capacity);
     }
     let is_given_up = lock(&shared.state).controls.values().any(|control| control.has_failed(disk));
     let room = free.as_ref().ok().map(|free| free.saturating_sub(shared.setup.reserve_bytes));
     let condition = match room {
         None => DiskCondition::Failed,
-        Some(_) if is_given_up => DiskCondition::Failed,
+        Some(_) if is_given_up || is_hanging => DiskCondition::Failed,
         Some(0) => DiskCondition::Full,
         Some(_) => DiskCondition::Usable,
     };
