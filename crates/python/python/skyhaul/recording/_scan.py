@@ -257,7 +257,7 @@ class Recording(Reads):
 
     @property
     def missing_disks(self) -> list[str]:
-        """Disks of the recording that were not given."""
+        """Disks of the recording that were not given, and disks that did not respond."""
         return [str(path) for path in self._native.missing_disks] if self._native else []
 
     @property
