@@ -85,6 +85,7 @@ fn served(report: &RdmaServeReport) -> String {
         let what = match &loss.missing[..] {
             _ if loss.whole => "lost whole".to_owned(),
             [] => "without its immediate data".to_owned(),
+            _ if !loss.in_region => "all its bytes lost, but not its immediate data".to_owned(),
             ranges => {
                 let listed: Vec<String> = ranges.iter().take(4).map(|(a, b)| format!("{a}..{b}")).collect();
                 let more = if ranges.len() > listed.len() { " …" } else { "" };

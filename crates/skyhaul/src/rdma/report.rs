@@ -72,6 +72,9 @@ pub struct LossReport {
     /// Otherwise: ranges of the region that did not arrive, up to the furthest byte that did if the end of the message is not known.
     /// None, if only its immediate data are missing.
     pub missing: Vec<(u64, u64)>,
+    /// Whether these ranges are of the region. Otherwise nothing but the immediate data arrived, which does not say where the bytes
+    /// belong: they are counted from the start of the message.
+    pub in_region: bool,
     /// Its immediate data arrived.
     pub immediate: bool,
 }

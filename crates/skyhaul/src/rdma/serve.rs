@@ -290,6 +290,7 @@ impl RdmaServer {
                         messages: (message, message + 1),
                         whole: false,
                         missing: pairs(&missing),
+                        in_region: stag != 0,
                         immediate: immediate.is_some(),
                     });
                 }
@@ -301,8 +302,8 @@ impl RdmaServer {
                     report.lost += messages.end - messages.start;
                 }
                 let messages = (messages.start, messages.end);
-                let (whole, missing, immediate) = (true, Vec::new(), false);
-                self.lose(LossReport { connection: number, messages, whole, missing, immediate });
+                let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
+                self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
             }
             RdmaEvent::Immediate { .. } => self.report.immediates += 1,
             RdmaEvent::Closed { connection, by, datagrams_lost } => {

@@ -180,6 +180,29 @@ fn each_lost_segment_is_reported_as_its_range() {
     }
 }
 
+/// Of a message whose immediate data alone arrived, nobody knows the place: no bytes of the region are named.
+#[test]
+fn immediate_data_alone_names_no_bytes_of_the_region() {
+    let (address, _, run) = serve(options(&["vis:1MiB:write"]), "vis");
+    let faults = Some("loss=0.5,seed=5".parse().unwrap());
+    let written = write_to(&RdmaWriteOptions { faults, message_bytes: 4096, ..to(&address) }).unwrap();
+    let served = run.join().unwrap();
+    assert_eq!(served.datagrams.kernel_drops, 0, "this host was too late");
+    let lost = written.datagrams.lost_on_purpose_ranges;
+    let is_lost = |n: u64| lost.iter().any(|range| (range.0..range.1).contains(&n));
+    // A message is one segment of bytes, and the immediate data.
+    let alone = |message: &u64| is_lost(2 * message - 2) && !is_lost(2 * message - 1);
+    let expected: Vec<u64> = (1..=40).filter(alone).collect();
+    let mut reported = Vec::new();
+    for loss in served.losses.iter().filter(|loss| !loss.in_region) {
+        assert_eq!((&loss.missing[..], loss.immediate), (&[(0, 4096)][..], true));
+        reported.push(loss.messages.0);
+    }
+    reported.sort_unstable();
+    assert!(!expected.is_empty());
+    assert_eq!(reported, expected);
+}
+
 #[test]
 fn duplicates_and_late_segments_are_counted_and_harmless() {
     let (address, _, run) = serve(options(&["vis:1MiB:write"]), "vis");
