@@ -292,7 +292,7 @@ impl RuleSteps {
 
 /// Error: a rule that no program can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRule(pub(super) &'static str);
+pub struct BadRule(pub(crate) &'static str);
 
 impl core::fmt::Display for BadRule {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

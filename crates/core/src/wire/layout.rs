@@ -10,6 +10,11 @@
 //!   offset     0     u    2u    3u     0     u    2u    3u          offset = position % K × unit
 //! ```
 
+mod rules;
+
+pub use rules::LayoutRule;
+pub(crate) use rules::{ranked, sized};
+
 use crate::placement::{Geometry, Grain, Key, Placement, Reject};
 
 /// Which bytes of a datagram are kept.

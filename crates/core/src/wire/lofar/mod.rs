@@ -20,6 +20,7 @@
 //! * A board marks an error in the payload with a bit. Lost packets are filled with that bit set.
 
 mod family;
+mod rules;
 
 pub use family::{LofarFamily, LofarStream};
 

@@ -1,6 +1,8 @@
 //! Places VDIF frames by the sequence number before them, or by time and thread; how a stream of them is described, timed
 //! and predicted.
 
+mod rules;
+
 use super::Header;
 use crate::placement::{Geometry, Layout, Placement, Reject};
 use crate::wire::family::{Particulars, StreamFormat};
