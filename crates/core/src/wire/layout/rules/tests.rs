@@ -31,6 +31,9 @@ impl Seeded {
     }
 }
 
+/// Packets of each stream.
+const PACKETS: u64 = 100_000;
+
 /// Plays packets to both. Every placed packet is where the layout places it; every refusal that is not about slots has the
 /// layout's reason; a packet is passed only for its length, if `may_pass` says so, or if its slot is not open for it.
 fn agree(
@@ -42,11 +45,9 @@ fn agree(
 ) {
     let mut table = RuleTable::new(rule);
     table.parameters.clone_from(parameters);
-    let packets: u64 =
-        std::env::var("SKYHAUL_PLACED_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let (mut random, mut placed, mut refused, mut passed) = (Seeded(33), 0u64, 0u64, 0u64);
     let bytes = u64::from(rule.shape.units) * u64::from(rule.shape.unit_bytes);
-    for n in 0..packets {
+    for n in 0..PACKETS {
         if n % 500 == 0 {
             for number in base..base + u64::from(SLOTS) {
                 table.open(rule, (number % u64::from(SLOTS)) as u32, number);
