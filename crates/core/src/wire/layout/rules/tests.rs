@@ -78,7 +78,7 @@ fn agree(
             (answer, expected) => panic!("packet {n}: {answer:?}, {expected:?}"),
         }
     }
-    assert!(placed > packets / 10 && refused > packets / 100 && passed > packets / 100);
+    assert!(placed > PACKETS / 10 && refused > PACKETS / 100 && passed > PACKETS / 100);
 }
 
 #[test]
