@@ -309,9 +309,9 @@ fn while_they_hang(site: &Site, devices: &[Device], silence: Duration) -> (Done,
     let sender = Job::start(&words(&sender));
     let scan = site.disks[0].join("trial");
     wait_for("chunks on the disk", || (std::fs::read_dir(&scan).ok()?.count() > 2).then_some(()));
-    devices.iter().for_each(|device| device.set(Mode::Hangs));
+    let hanging: Vec<_> = devices.iter().map(Device::hang).collect();
     std::thread::sleep(silence);
-    devices.iter().for_each(|device| device.set(Mode::Good));
+    drop(hanging);
     let sent = sender.finish().expect(0).json();
     recorder.drained();
     (recorder.stop(), sent)

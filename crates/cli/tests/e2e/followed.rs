@@ -1,7 +1,7 @@
 //! A station that follows schedules: over kills and pauses, with disks that fill or hang, from requests and from a directory. No scan is
 //! started twice, none is left out without a word.
 
-use crate::device::{Device, Mode, Mounted};
+use crate::device::{Device, Mounted};
 use crate::serve::{Serving, names};
 use crate::site::{Job, Site, number, wait_for, words};
 use rustix::process::Signal;
@@ -192,7 +192,7 @@ fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     let mut serving = Serving::start(site, "");
     let path = soon(&serving, "x", &[(9, 600)]);
     load(&serving, &path, "");
-    device.set(Mode::Hangs);
+    let hanging = device.hang();
     let line =
         format!("send --pattern --payload 2000 --rate 40Mbps --to udp://127.0.0.1:{}", serving.ports[0]);
     let sender = Job::start(&words(&line));
@@ -207,7 +207,7 @@ fn a_hung_disk_stops_neither_the_schedule_nor_the_answers() {
     println!("slowest answer of the status: {slowest:?}");
     let journal = std::fs::read_to_string(serving.site.disks[1].join("x_mh_schedule.journal")).unwrap();
     assert!(journal.starts_with("begun 1 "), "{journal}");
-    device.set(Mode::Good);
+    drop(hanging);
     drop(sender);
     serving.call("station stop x_mh_no0");
     assert_eq!(states(&serving, "x_mh"), ["stopped"]);

@@ -3,7 +3,7 @@
 //!
 //! Needs `/dev/fuse`, and root or `fusermount3`.
 
-use crate::device::{Device, Mode};
+use crate::device::Device;
 use crate::foreign;
 use crate::site::{ANY, Done, Job, Site, send, wait_for, words};
 use rustix::process::Signal;
@@ -331,7 +331,7 @@ fn a_disk_that_hangs_is_an_error_within_the_limit() {
     let hangs = (0..4).find(|&number| on_device(number)).expect("a chunk on the device");
     let answers = (0..4).find(|&number| !on_device(number)).expect("a chunk on the other disk");
     device.forget();
-    device.set(Mode::Hangs);
+    let hanging = device.hang();
     let file = scans.file("trial");
     let read = |number: u32| {
         let (at, mut part) = (u64::from(number) * chunk_bytes + 100_000, vec![0; 5000]);
@@ -344,7 +344,7 @@ fn a_disk_that_hangs_is_an_error_within_the_limit() {
         let _ = file.read_exact_at(&mut [0; 10], u64::from(hangs) * chunk_bytes + (5 << 20));
         scans.said().contains("does not answer").then_some(())
     });
-    device.set(Mode::Good);
+    drop(hanging);
     wait_for("the disk to answer again", || read(hangs).ok());
     drop(file);
     assert_eq!(scans.stop().code, Some(1), "reads failed");

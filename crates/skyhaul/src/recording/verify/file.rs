@@ -53,14 +53,18 @@ pub(in crate::recording) fn read_file(
         let Some(block) = next() else {
             return Seen { error: Some("no memory to read into".to_owned()), ..seen };
         };
-        let (block, length) = match source.read(offset + seen.read, block) {
-            Ok((_, 0)) => {
-                return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen };
-            }
-            Ok((block, length)) => (block, length.min((end - seen.read) as usize)),
-            Err(error) => return Seen { error: Some(error.to_string()), ..seen },
-        };
-        seen.crc32c = crc32c::crc32c_append(seen.crc32c, &block[..length]);
+        let most = usize::try_from(end - seen.read).unwrap_or(usize::MAX);
+        let (block, length) =
+            match source.read(Ask { at: offset + seen.read, block, most, crc32c: seen.crc32c }) {
+                Ok((_, 0, _)) => {
+                    return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen };
+                }
+                Ok((block, length, crc32c)) => {
+                    seen.crc32c = crc32c;
+                    (block, length)
+                }
+                Err(error) => return Seen { error: Some(error.to_string()), ..seen },
+            };
         seen.read += length as u64;
         if let Some(cutter) = &mut cutter {
             cutter.feed(&block[..length], &mut seen);
@@ -80,16 +84,27 @@ pub(in crate::recording) fn read_file(
 /// A file that is read by a thread of its own, because its disk may hang: the thread is left behind then, with the block that
 /// it reads into. Further files of that directory are refused until it returns.
 struct Reading {
-    asks: Sender<(u64, Block)>,
+    asks: Sender<Ask>,
     answers: Receiver<ReadAnswer>,
     call: Arc<DiskCall>,
     timeout: Duration,
     length: u64,
 }
 
+/// A read into a block.
+struct Ask {
+    at: u64,
+    block: Block,
+    /// Bytes that are wanted; more may be read.
+    most: usize,
+    /// The checksum of the bytes before. It goes on where the bytes are in the cache of the processor that read them.
+    crc32c: u32,
+}
+
 enum ReadAnswer {
     Opened(io::Result<u64>),
-    Read(Block, io::Result<usize>),
+    /// The block, and the bytes and checksum of what was wanted.
+    Read(Block, io::Result<(usize, u32)>),
 }
 
 impl Reading {
@@ -98,7 +113,7 @@ impl Reading {
         if is_refused(directory, timeout) {
             return Err(asked::silent());
         }
-        let (asks, asked_for) = channel::<(u64, Block)>();
+        let (asks, asked_for) = channel::<Ask>();
         let (tell, answers) = channel();
         let call = DiskCall::new(directory);
         let (path, ended) = (path.to_owned(), Arc::clone(&call));
@@ -108,8 +123,11 @@ impl Reading {
             // Who has gone needs no answer.
             let _ = tell.send(ReadAnswer::Opened(opened.map_err(copy_of)));
             if let Ok(source) = source {
-                for (at, mut block) in &asked_for {
-                    let read = source.read(at, &mut block);
+                for Ask { at, mut block, most, crc32c } in &asked_for {
+                    let read = source.read(at, &mut block).map(|length| {
+                        let length = length.min(most);
+                        (length, crc32c::crc32c_append(crc32c, &block[..length]))
+                    });
                     let _ = tell.send(ReadAnswer::Read(block, read));
                 }
             }
@@ -125,11 +143,11 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Fills a block, as [`Source::read`].
-    fn read(&self, at: u64, block: Block) -> io::Result<(Block, usize)> {
-        self.asks.send((at, block)).map_err(|_| asked::silent())?;
+    /// Fills a block, as [`Source::read`]: with the bytes that were wanted of it, and the checksum to these.
+    fn read(&self, ask: Ask) -> io::Result<(Block, usize, u32)> {
+        self.asks.send(ask).map_err(|_| asked::silent())?;
         match self.answer()? {
-            ReadAnswer::Read(block, length) => Ok((block, length?)),
+            ReadAnswer::Read(block, read) => read.map(|(length, crc32c)| (block, length, crc32c)),
             ReadAnswer::Opened(_) => Err(asked::silent()),
         }
     }
