@@ -124,6 +124,9 @@ fn datagrams(out: &mut String, datagrams: &DatagramReport) {
         datagrams.sent(),
         datagrams.unsent
     );
+    if datagrams.arrivals_lost_on_purpose > 0 {
+        let _ = writeln!(out, "  injected faults: {} lost on arrival", datagrams.arrivals_lost_on_purpose);
+    }
     if datagrams.lost_on_purpose + datagrams.duplicated_on_purpose + datagrams.reordered_on_purpose > 0 {
         let _ = writeln!(
             out,

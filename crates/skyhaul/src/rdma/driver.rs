@@ -13,14 +13,14 @@ use skyhaul_core::rdma::{
 };
 use skyhaul_core::wire::rdma::shim::UcShim;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::fault::{Damage, FaultSource, Faults, Line};
+use skyhaul_io::fault::{Damage, FaultSource, Faults, Injected, Line};
 use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::memory::remote::RemoteMemory;
 use skyhaul_io::source::Source;
-use skyhaul_io::udp::UdpOptions;
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::forward::{Forwarded, Forwarder};
 use skyhaul_io::udp::send::{SendOptions, largest_datagram};
+use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -107,9 +107,38 @@ pub(super) fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<
     Ok(asked.unwrap_or_else(|| u16::try_from(usual).unwrap_or(u16::MAX)))
 }
 
+/// What arrives, with or without injected faults.
+enum Arrivals {
+    Plain(UdpSource),
+    Faulty(Box<FaultSource<UdpSource>>),
+}
+
+impl Arrivals {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Arrivals::Plain(source) => source,
+            Arrivals::Faulty(source) => source.as_mut(),
+        }
+    }
+
+    fn shown(&self) -> &dyn Source {
+        match self {
+            Arrivals::Plain(source) => source,
+            Arrivals::Faulty(source) => source.as_ref(),
+        }
+    }
+
+    fn injected(&self) -> Injected {
+        match self {
+            Arrivals::Plain(_) => Injected::default(),
+            Arrivals::Faulty(source) => source.injected().clone(),
+        }
+    }
+}
+
 pub(super) struct Driver {
     pub(super) endpoint: RdmaEndpoint,
-    source: Box<dyn Source>,
+    source: Arrivals,
     outlet: Forwarder,
     local: SocketAddr,
     memories: Vec<Memory>,
@@ -155,10 +184,10 @@ impl Driver {
         let mut send = SendOptions::default();
         send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
         let outlet = Forwarder::over(&both, &send)?;
-        let source: Box<dyn Source> = Box::new(both.source(&udp)?);
+        let source = both.source(&udp)?;
         let source = match &options.arriving {
-            Some(faults) => Box::new(FaultSource::new(source, faults)),
-            None => source,
+            Some(faults) => Arrivals::Faulty(Box::new(FaultSource::new(source, faults))),
+            None => Arrivals::Plain(source),
         };
         Ok(Driver {
             endpoint: RdmaEndpoint::new(RdmaConfig { keep_alive: Some(KEEP_ALIVE), ..options.config }),
@@ -225,7 +254,7 @@ impl Driver {
         let wait = due.map_or(wait, |due| due.min(wait));
         let Self { endpoint, source, memories, proof, numbers, began, arrived, placed, .. } = self;
         // One reading of the clock for a train: its packets came together.
-        let polled = source.poll(wait, &mut |train| {
+        let polled = source.source().poll(wait, &mut |train| {
             let now = Nanos::from(began.elapsed());
             let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
             for datagram in train.packets() {
@@ -370,7 +399,7 @@ impl Driver {
 
     /// How packets are handed to the kernel, and read from it.
     pub(super) fn describe(&self) -> (String, String) {
-        (self.source.describe(), self.outlet.describe())
+        (self.source.shown().describe(), self.outlet.describe())
     }
 
     /// What became of every datagram of this end.
@@ -380,7 +409,7 @@ impl Driver {
     pub(super) fn ledger(&self) -> io::Result<DatagramReport> {
         let counts = self.endpoint.counts();
         counts.check();
-        let stats = self.source.stats();
+        let (stats, withheld) = (self.source.shown().stats(), self.source.injected());
         let injected = self.line.as_ref().map(Line::injected).cloned().unwrap_or_default();
         let held = self.line.as_ref().map_or(0, Line::held) as u64;
         let sums = [
@@ -410,6 +439,7 @@ impl Driver {
             control: counts.control,
             refused: counts.refused.iter().map(|(why, n)| (why.name().to_owned(), n)).collect(),
             kernel_drops: stats.socket_drops,
+            arrivals_lost_on_purpose: withheld.lost(),
             handed_out: counts.sent,
             segments: self.segments,
             segments_sent: self.sent_segments.packets,

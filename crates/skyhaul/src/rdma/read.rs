@@ -208,6 +208,12 @@ impl Reader<'_> {
             while ended.is_none() && !stop.is_set() && self.may_ask() {
                 self.ask(driver)?;
             }
+            if stop.is_set() {
+                // Those under way are given up: their deadline may be far.
+                let pieces = std::mem::take(&mut self.pieces);
+                self.report.interrupted |= !pieces.is_empty();
+                self.missing.extend(pieces.into_values().map(|piece| piece.range));
+            }
             if self.pieces.is_empty() {
                 break;
             }

@@ -24,6 +24,8 @@ pub struct DatagramReport {
     pub refused: BTreeMap<String, u64>,
     /// Arrivals that the kernel dropped at the socket, for lack of room.
     pub kernel_drops: u64,
+    /// Datagrams that were withheld on purpose before they arrived.
+    pub arrivals_lost_on_purpose: u64,
     /// Datagrams handed out for sending: segments, and connection control.
     pub handed_out: u64,
     /// Of these: segments.

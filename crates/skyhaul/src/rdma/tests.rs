@@ -243,7 +243,10 @@ fn what_a_read_lacks_is_asked_for_again() {
     };
     let report = read(&reading, &StopFlag::default(), &mut take, &mut |_| {}).unwrap();
     assert_eq!((report.missing_bytes, report.complete, report.reads), (0, 3, 3), "{report:?}");
-    assert!(report.requests > 3, "nothing was lost: {report:?}");
+    assert!(
+        report.requests > 3 && report.datagrams.arrivals_lost_on_purpose > 0,
+        "nothing was lost: {report:?}"
+    );
     assert_eq!(got, content[500..region - 500]);
     run.join().unwrap();
 }
@@ -270,6 +273,40 @@ fn reads_of_a_peer_that_is_gone_end_by_their_deadline() {
     assert!(report.closed_by == "silence" || report.closed_by == "here", "{report:?}");
     assert!(began.elapsed() < Duration::from_secs(30), "it waited past its deadlines");
     assert!(zeros, "what did not arrive is zero");
+    run.join().unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_reads_before_their_deadline() {
+    let (address, stop, run) =
+        serve(ServeOptions { verify: false, connections: None, ..options(&["a:64MiB:read"]) }, "a");
+    // Half of what arrives is lost, so no piece of a megabyte is whole for long.
+    let faults = Some("loss=0.5,seed=4".parse().unwrap());
+    let reading = RdmaReadOptions { faults, deadline: Duration::from_secs(3600), ..from(&address) };
+    let interrupt = StopFlag::default();
+    let mut taken = 0;
+    let mut take = |at: u64, piece: &[u8]| {
+        assert_eq!(at, taken);
+        taken += piece.len() as u64;
+        Ok(())
+    };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            interrupt.stop();
+        });
+        read(&reading, &interrupt, &mut take, &mut |_| {})
+    });
+    // Half of the handshake is lost as well: it may take longer than that.
+    match report {
+        Ok(report) => {
+            assert!(report.interrupted, "{report:?}");
+            assert_eq!(report.bytes + report.missing_bytes, 64 << 20);
+            assert!(taken < 64 << 20);
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted),
+    }
+    stop.stop();
     run.join().unwrap();
 }
 
