@@ -18,10 +18,12 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a test looks at its clock.
 const TICK: Duration = Duration::from_millis(10);
+/// How long the server may take to answer and to send its results when somebody waits for the end (Ctrl-C).
+const LAST_WORDS: Duration = Duration::from_millis(1500);
 /// How long the first words of a stream of datagrams wait for their answer, and how often they are said.
 const ANSWER: Duration = Duration::from_secs(1);
 const TRIES: usize = 5;
@@ -78,10 +80,11 @@ pub struct Iperf3Progress {
     pub received: u64,
 }
 
-/// Run a test with a server of iperf3. `stop` ends it early, with results; `progress` is called once an interval.
+/// Run a test with a server of iperf3. `stop` ends it early, with results; `progress` is called once an interval. If the server does not
+/// answer once data have flowed, the report has the counts of this side only, and the error.
 ///
 /// # Errors
-/// The server cannot be reached, is busy, refuses, or does not keep to the protocol.
+/// The server cannot be reached, is busy, refuses, or does not keep to the protocol; or `stop` came before data flowed.
 pub fn run(
     options: &Iperf3ClientOptions,
     stop: &AtomicBool,
@@ -89,14 +92,19 @@ pub fn run(
 ) -> Result<Iperf3Report, Iperf3Error> {
     let cookie = cookie();
     let mut client = Client::connect(options, cookie)?;
-    let work = client.until_running()?;
+    let work = client.until_running(stop)?;
     let (done, heard) = client.watch(work, stop, progress)?;
     let mut report = client.report(cookie);
     report.seconds = done.seconds;
     report.streams = done.streams;
     report.cpu_percent = done.results.cpu;
     report.error = done.error;
-    report.enter(&client.exchange(&done.results, heard)?);
+    match heard.and_then(|heard| client.exchange(&done.results, heard)) {
+        Ok(theirs) => report.enter(&theirs),
+        Err(error) => {
+            report.error = report.error.or_else(|| Some(format!("no results of the server: {error}")))
+        }
+    }
     Ok(report)
 }
 
@@ -140,12 +148,26 @@ impl<'a> Client<'a> {
         self.hear(wait)?.ok_or(Iperf3Error::Silent)
     }
 
-    fn until_running(&mut self) -> Result<RunningStreams, Iperf3Error> {
+    /// [`expect`](Self::expect) before data flow: `stop` ends the wait.
+    fn expect_unless(&mut self, stop: &AtomicBool, wait: Duration) -> Result<Iperf3State, Iperf3Error> {
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            if stop.load(Relaxed) {
+                return Err(Iperf3Error::Interrupted);
+            }
+            if let Some(state) = self.hear(TICK)? {
+                return Ok(state);
+            }
+        }
+        Err(Iperf3Error::Silent)
+    }
+
+    fn until_running(&mut self, stop: &AtomicBool) -> Result<RunningStreams, Iperf3Error> {
         let mut sockets = None;
         loop {
-            match self.expect(self.options.patience.max(MESSAGE_TIMEOUT) * 2)? {
+            match self.expect_unless(stop, self.options.patience.max(MESSAGE_TIMEOUT) * 2)? {
                 Iperf3State::ParamExchange => self.control.send(&self.params.write())?,
-                Iperf3State::CreateStreams => sockets = Some(self.streams()?),
+                Iperf3State::CreateStreams => sockets = Some(self.streams(stop)?),
                 Iperf3State::TestStart => {}
                 Iperf3State::TestRunning => {
                     let Some(sockets) = sockets else {
@@ -158,11 +180,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn streams(&self) -> Result<Sockets, Iperf3Error> {
+    fn streams(&self, stop: &AtomicBool) -> Result<Sockets, Iperf3Error> {
         let mut sockets = Sockets::new(self.params.udp);
         let mut setup = setup(&self.params);
         setup.source = self.options.source;
         for _ in 0..self.params.connections() {
+            if stop.load(Relaxed) {
+                return Err(Iperf3Error::Interrupted);
+            }
             match &mut sockets {
                 Sockets::Tcp(streams) => {
                     let stream = setup.connect(self.options.to, self.options.patience);
@@ -196,13 +221,13 @@ impl<'a> Client<'a> {
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     }
 
-    /// Until it is done, or stopped; then tell the server. What was heard after that is given back.
+    /// Until it is done, or stopped; then tell the server. What was heard after that is given back: nothing, if it does not answer.
     fn watch(
         &mut self,
         mut work: RunningStreams,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(Iperf3Progress),
-    ) -> Result<(super::work::FinishedStreams, Iperf3State), Iperf3Error> {
+    ) -> Result<(super::work::FinishedStreams, Result<Iperf3State, Iperf3Error>), Iperf3Error> {
         let mut next = self.options.interval;
         while !work.is_done() && !stop.load(Relaxed) {
             if let Some(state) = self.hear(TICK)? {
@@ -215,17 +240,39 @@ impl<'a> Client<'a> {
                 next += self.options.interval.max(TICK);
             }
         }
+        if stop.load(Relaxed) {
+            self.control.limit(Instant::now() + LAST_WORDS);
+        }
         let sends = self.params.way.sends(true);
         if sends && !self.params.way.receives(true) {
             work.stop();
             work.wait_acknowledged(FLUSH);
             std::thread::sleep(READ);
         }
-        self.control.tell(Iperf3State::TestEnd)?;
+        let told = self.control.tell(Iperf3State::TestEnd);
         // What the server still sends until it hears that belongs to what it counts.
-        let heard = self.expect(MESSAGE_TIMEOUT * 2)?;
+        let heard = told.and_then(|()| self.end_heard(stop));
         work.stop();
         Ok((work.finish(&self.params), heard))
+    }
+
+    /// What the server says to the end of the test.
+    fn end_heard(&mut self, stop: &AtomicBool) -> Result<Iperf3State, Iperf3Error> {
+        let until = Instant::now() + MESSAGE_TIMEOUT * 2;
+        let mut is_limited = stop.load(Relaxed);
+        while Instant::now() < until {
+            if !is_limited && stop.load(Relaxed) {
+                self.control.limit(Instant::now() + LAST_WORDS);
+                is_limited = true;
+            }
+            if let Some(state) = self.hear(TICK)? {
+                return Ok(state);
+            }
+            if is_limited && self.control.is_over() {
+                break;
+            }
+        }
+        Err(Iperf3Error::Silent)
     }
 
     fn exchange(&mut self, ours: &Iperf3Results, heard: Iperf3State) -> Result<Iperf3Results, Iperf3Error> {
@@ -274,6 +321,72 @@ fn cookie() -> Cookie {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    /// A server that says nothing more once data flow (`until` 2), or after the cookie (`until` 0).
+    fn silent_server(until: u8) -> (SocketAddr, std::thread::JoinHandle<u64>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let run = std::thread::spawn(move || {
+            let (mut control, _) = listener.accept().unwrap();
+            control.read_exact(&mut [0; COOKIE]).unwrap();
+            let mut moved = 0;
+            if until == Iperf3State::TestRunning.octet() {
+                control.write_all(&[Iperf3State::ParamExchange.octet()]).unwrap();
+                let mut length = [0; 4];
+                control.read_exact(&mut length).unwrap();
+                control.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
+                control.write_all(&[Iperf3State::CreateStreams.octet()]).unwrap();
+                let (mut data, _) = listener.accept().unwrap();
+                data.read_exact(&mut [0; COOKIE]).unwrap();
+                control.write_all(&[Iperf3State::TestStart.octet(), until]).unwrap();
+                let mut bytes = vec![0; 1 << 16];
+                while let Ok(length @ 1..) = data.read(&mut bytes) {
+                    moved += length as u64;
+                }
+            }
+            // Until the client is gone.
+            let _ = control.read_to_end(&mut Vec::new());
+            moved
+        });
+        (at, run)
+    }
+
+    fn run_and_stop(at: SocketAddr) -> (Result<Iperf3Report, Iperf3Error>, Duration) {
+        let stop = AtomicBool::new(false);
+        let mut options = Iperf3ClientOptions::new(at);
+        options.params.rate = Rate::from_bits_per_second(100_000_000);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                stop.store(true, Relaxed);
+                Instant::now()
+            });
+            let report = run(&options, &stop, &mut |_| {});
+            (report, asked.join().unwrap().elapsed())
+        })
+    }
+
+    #[test]
+    fn a_server_that_falls_silent_costs_neither_the_counts_nor_the_patience_of_who_interrupts() {
+        let (at, server) = silent_server(Iperf3State::TestRunning.octet());
+        let (report, waited) = run_and_stop(at);
+        let report = report.unwrap();
+        assert!(
+            report.error.as_ref().is_some_and(|error| error.contains("no results of the server")),
+            "{report:?}"
+        );
+        assert!(report.streams[0].here.bytes > 0 && report.streams[0].there.is_none(), "{report:?}");
+        // It was 20 s, and more.
+        assert!(waited < MESSAGE_TIMEOUT, "{waited:?}");
+        assert_eq!(server.join().unwrap(), report.streams[0].here.bytes);
+        let (at, server) = silent_server(0);
+        let (report, waited) = run_and_stop(at);
+        assert!(matches!(report, Err(Iperf3Error::Interrupted)), "{report:?}");
+        assert!(waited < MESSAGE_TIMEOUT, "{waited:?}");
+        server.join().unwrap();
+    }
 
     #[test]
     fn cookies_are_letters_and_differ() {

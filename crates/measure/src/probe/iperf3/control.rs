@@ -28,6 +28,8 @@ pub type Cookie = [u8; COOKIE];
 #[derive(Debug)]
 pub struct Control {
     stream: TcpStream,
+    /// No wait is longer than to this moment.
+    limit: Option<Instant>,
 }
 
 impl Control {
@@ -38,7 +40,21 @@ impl Control {
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream })
+        Ok(Self { stream, limit: None })
+    }
+
+    /// From now on nothing is waited for longer than to this moment: somebody waits for the end.
+    pub(super) fn limit(&mut self, end: Instant) {
+        self.limit = Some(end);
+    }
+
+    /// Whether that moment is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| Instant::now() >= limit)
+    }
+
+    fn capped(&self, until: Instant) -> Instant {
+        self.limit.map_or(until, |limit| until.min(limit))
     }
 
     /// The connection itself.
@@ -117,6 +133,7 @@ impl Control {
     /// nothing up.
     fn put(&mut self, octets: &[u8]) -> Result<(), Iperf3Error> {
         let until = Instant::now() + MESSAGE_TIMEOUT + Duration::from_secs(octets.len() as u64 >> 16);
+        let until = self.capped(until);
         let mut at = 0;
         while at < octets.len() {
             let rest = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -137,7 +154,7 @@ impl Control {
 
     /// Reads exactly as many bytes as fit, within `wait`.
     fn fill(&mut self, into: &mut [u8], wait: Duration) -> Result<(), Iperf3Error> {
-        let until = Instant::now() + wait;
+        let until = self.capped(Instant::now() + wait);
         let mut at = 0;
         while at < into.len() {
             let rest = until.saturating_duration_since(Instant::now());
@@ -302,6 +319,9 @@ pub enum Iperf3Error {
     /// The other end closed the control connection.
     #[error("the other end closed the control connection")]
     Gone,
+    /// It was to end before data flowed.
+    #[error("interrupted before the test began")]
+    Interrupted,
     /// The other end said nothing for too long.
     #[error("the other end did not respond in time")]
     Silent,
@@ -349,7 +369,12 @@ impl Iperf3Error {
             Self::Stream(_) => Some(code::ACCEPT),
             Self::Silent => Some(code::SILENT),
             Self::Protocol(_) | Self::TooLong(..) => Some(code::PARAMETERS),
-            Self::Control(_) | Self::Gone | Self::Busy | Self::Server(_) | Self::Terminated => None,
+            Self::Control(_)
+            | Self::Gone
+            | Self::Busy
+            | Self::Server(_)
+            | Self::Terminated
+            | Self::Interrupted => None,
         }
     }
 }
