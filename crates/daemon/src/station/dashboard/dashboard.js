@@ -122,8 +122,10 @@ async function loadScans(more) {
   try {
     // One list at a time is made; another client may have asked.
     const page = await ask().catch(() => sleep(1000).then(ask));
-    state.scans = more ? [...state.scans, ...page] : page;
-    state.hasMore = page.length === PAGE;
+    state.scans = more ? [...state.scans, ...page.scans] : page.scans;
+    state.hasMore = page.scans.length === PAGE;
+    const silent = page.silent_disks ?? [];
+    state.scansLack = silent.length ? `Scans may be missing: ${silent.join(', ')} ${silent.length > 1 ? 'do' : 'does'} not respond.` : '';
     state.scansError = '';
   } catch (error) {
     state.scansError = error.message;
@@ -340,6 +342,8 @@ function drawScans() {
     ['Disks', 'n', scan => number(scan.disks?.length)],
   ], scans, 'No scan is on the disks.'));
   at('scans-more').hidden = !state.hasMore;
+  at('scans-lack').hidden = !state.scansLack;
+  at('scans-lack').textContent = state.scansLack ?? '';
 }
 
 function drawEvents() {
