@@ -102,7 +102,7 @@ pub fn run(
     match heard.and_then(|heard| client.exchange(&done.results, heard)) {
         Ok(theirs) => report.enter(&theirs),
         Err(error) => {
-            report.error = report.error.or_else(|| Some(format!("no results of the server: {error}")))
+            report.error = report.error.or_else(|| Some(format!("no results of the server: {error}")));
         }
     }
     Ok(report)
