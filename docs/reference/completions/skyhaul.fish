@@ -787,7 +787,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l pattern -d 'Write messages that verify themselves, through the region again and again'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l imm -d 'Give each message immediate data, its number: the peer then knows the end of each message of which a part arrives'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l imm -d 'Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l crc -d 'Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s q -l quiet -d 'Show no progress'

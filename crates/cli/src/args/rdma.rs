@@ -79,7 +79,7 @@ pub(crate) struct RdmaWriteArgs {
     /// Bytes of a message
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = some::<Size>("such as 64KiB"), help_heading = SOURCE)]
     pub(crate) message: Size,
-    /// Give each message immediate data, its number: the peer then knows the end of each message of which a part arrives
+    /// Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost
     #[arg(long, help_heading = SOURCE)]
     pub(crate) imm: bool,
     /// Rate of datagram payload, like 1Gbps, or `max`; a pattern without --messages needs one

@@ -7,17 +7,18 @@ use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress, counted};
 use anyhow::{Context, Result, ensure};
 use skyhaul::core::hint::Hint;
+use skyhaul::io::disk::open_regular;
 use skyhaul::rdma::{
     DatagramReport, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer, RdmaWriteOptions,
     RdmaWriteReport, ServeOptions, WriteSource, read, write,
 };
 use skyhaul::stop::StopFlag;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-/// Losses that are told one by one.
-const MAX_TOLD: usize = 10;
+/// Maximum number of losses listed.
+const MAX_LISTED: usize = 10;
 
 pub(crate) fn run(args: &RdmaArgs) -> Result<Outcome> {
     match &args.what {
@@ -78,7 +79,7 @@ fn served(report: &RdmaServeReport) -> String {
         "  messages: {} complete, {} incomplete, {} lost; {} datagrams did not arrive",
         report.complete, report.incomplete, report.lost, report.datagrams_lost
     );
-    for loss in report.losses.iter().take(MAX_TOLD) {
+    for loss in report.losses.iter().take(MAX_LISTED) {
         let (first, last) = (loss.messages.0, loss.messages.1 - 1);
         let name =
             if first == last { format!("message {first}") } else { format!("messages {first} to {last}") };
@@ -94,7 +95,7 @@ fn served(report: &RdmaServeReport) -> String {
         };
         let _ = writeln!(out, "    connection {}, {name}: {what}", loss.connection);
     }
-    let told: u64 = report.losses.iter().take(MAX_TOLD).map(|loss| loss.messages.1 - loss.messages.0).sum();
+    let told: u64 = report.losses.iter().take(MAX_LISTED).map(|loss| loss.messages.1 - loss.messages.0).sum();
     let more = report.incomplete + report.lost - told;
     if more > 0 {
         let _ = writeln!(out, "    and {more} more: see --json");
@@ -148,9 +149,7 @@ fn writing(args: &RdmaWriteArgs) -> Result<Outcome> {
         Hint("add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with --messages N")
     );
     let source = match &args.input {
-        Some(path) => {
-            WriteSource::Bytes(std::fs::read(path).with_context(|| format!("read {}", path.display()))?)
-        }
+        Some(path) => WriteSource::Bytes(contents(path).with_context(|| format!("read {}", path.display()))?),
         None => WriteSource::Pattern,
     };
     let options = RdmaWriteOptions {
@@ -178,6 +177,16 @@ fn writing(args: &RdmaWriteArgs) -> Result<Outcome> {
     }
     let is_whole = report.closed_by == "here" && report.datagrams.unsent == 0;
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// The bytes of a regular file, as long as it is now.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn written(report: &RdmaWriteReport) -> String {
@@ -229,7 +238,12 @@ fn reading(args: &RdmaReadArgs) -> Result<Outcome> {
     );
     let mut output = args.to.as_deref().map(open_output).transpose()?;
     let mut line = Progress::new(args.output.quiet);
-    let mut take = |_: u64, bytes: &[u8]| output.iter_mut().try_for_each(|output| output.write_all(bytes));
+    let mut take = |_: u64, bytes: &[u8]| {
+        output.iter_mut().try_for_each(|output| output.write_all(bytes)).map_err(|error| {
+            let path = args.to.as_deref().unwrap_or(Path::new("-")).display();
+            io::Error::new(error.kind(), format!("write {path}: {error}"))
+        })
+    };
     let report = read(&options, &StopFlag::from(interrupt.flag()), &mut take, &mut |now| {
         let (done, of) = (print::bytes(now.done), print::bytes(now.of));
         line.show(&format!("{:.0} s, {done} of {of}, {}", now.seconds, print::rate(now.bits_per_second)));
@@ -264,7 +278,7 @@ fn was_read(report: &RdmaReadReport) -> String {
     );
     if report.missing_bytes > 0 {
         let ranges = &report.missing;
-        let listed: Vec<String> = ranges.iter().take(MAX_TOLD).map(|(a, b)| format!("{a}..{b}")).collect();
+        let listed: Vec<String> = ranges.iter().take(MAX_LISTED).map(|(a, b)| format!("{a}..{b}")).collect();
         let more = if ranges.len() > listed.len() { " …" } else { "" };
         let _ = writeln!(
             out,

@@ -131,6 +131,8 @@ fn what_cannot_be_done_is_said() {
         (format!("write {address} --pattern"), "needs a rate"),
         (format!("read {address} --range 0..2MiB"), "does not lie in the region"),
         (format!("read {address} --range 5..5"), "an empty range"),
+        (format!("read {address} --output /dev/full"), "write /dev/full"),
+        (format!("write {address} --input /dev/zero"), "/dev/zero"),
         ("read udp://127.0.0.1:7/a".to_owned(), "rdma+udp://"),
         ("serve --listen rdma+udp://127.0.0.1:0 --region a:1MiB:run".to_owned(), "is no right"),
     ] {
@@ -138,5 +140,9 @@ fn what_cannot_be_done_is_said() {
         assert!(done.said().contains(said), "{line}: {}", done.said());
     }
     job.signal(Signal::TERM);
-    job.finish().expect(0);
+    let served = job.finish().expect(0).json();
+    // Whoever gave up has said so: nobody was waited for.
+    for one in served["connections"].as_array().unwrap() {
+        assert_eq!(one["closed_by"], "peer", "{served}");
+    }
 }

@@ -28,7 +28,7 @@ pub struct RemoteMemory {
 }
 
 impl RemoteMemory {
-    /// Memory of this many bytes, all of which are there at once.
+    /// Allocate and touch this many bytes, all zero.
     ///
     /// # Errors
     /// `OutOfMemory` if the machine has too little free memory, with a hint.
@@ -65,8 +65,8 @@ impl RemoteMemory {
         let first = first + usize::from(skip > 0);
         let (whole, tail) = rest.as_chunks::<WORD>();
         let count = whole.len();
-        for (word, octets) in self.words[first..first + count].iter().zip(whole) {
-            word.store(u64::from_ne_bytes(*octets), Ordering::Relaxed);
+        for (word, bytes) in self.words[first..first + count].iter().zip(whole) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
         if !tail.is_empty() {
             self.place_within(first + count, 0, tail);
@@ -76,9 +76,9 @@ impl RemoteMemory {
     /// Writes bytes of one word. Its others may be written meanwhile.
     fn place_within(&self, word: usize, skip: usize, bytes: &[u8]) {
         let changed = |old: u64| {
-            let mut octets = old.to_ne_bytes();
-            octets[skip..skip + bytes.len()].copy_from_slice(bytes);
-            Some(u64::from_ne_bytes(octets))
+            let mut word = old.to_ne_bytes();
+            word[skip..skip + bytes.len()].copy_from_slice(bytes);
+            Some(u64::from_ne_bytes(word))
         };
         // It always returns a word.
         let _ = self.words[word].fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
@@ -94,20 +94,20 @@ impl RemoteMemory {
         let head = if skip == 0 { 0 } else { (WORD - skip).min(to.len()) };
         let (head, rest) = to.split_at_mut(head);
         if !head.is_empty() {
-            head.copy_from_slice(&self.octets(first)[skip..skip + head.len()]);
+            head.copy_from_slice(&self.bytes_of(first)[skip..skip + head.len()]);
         }
         let first = first + usize::from(skip > 0);
         let (whole, tail) = rest.as_chunks_mut::<WORD>();
         let count = whole.len();
-        for (word, octets) in self.words[first..first + count].iter().zip(whole) {
-            *octets = word.load(Ordering::Relaxed).to_ne_bytes();
+        for (word, bytes) in self.words[first..first + count].iter().zip(whole) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
         }
         if !tail.is_empty() {
-            tail.copy_from_slice(&self.octets(first + count)[..tail.len()]);
+            tail.copy_from_slice(&self.bytes_of(first + count)[..tail.len()]);
         }
     }
 
-    fn octets(&self, word: usize) -> [u8; WORD] {
+    fn bytes_of(&self, word: usize) -> [u8; WORD] {
         self.words[word].load(Ordering::Relaxed).to_ne_bytes()
     }
 }

@@ -3,7 +3,7 @@
 use super::address::RdmaAddress;
 use super::driver::{Driver, DriverOptions, Memory, datagram_bytes};
 use super::report::{RdmaReadReport, pairs, total};
-use super::write::{RemoteRegion, close, connect};
+use super::write::{RemoteRegion, close, connect, or_close};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
@@ -90,13 +90,7 @@ pub fn read(
         gather: Duration::ZERO,
     })?;
     let region = connect(&mut driver, &options.from, stop)?;
-    let range = match checked(options, &region) {
-        Ok(range) => range,
-        Err(error) => {
-            close(&mut driver, region.connection)?;
-            return Err(error);
-        }
-    };
+    let range = or_close(checked(options, &region), &mut driver, region.connection)?;
     let length = (range.end - range.start).min(PIECE * AT_A_TIME as u64);
     let memory = driver.add(Memory::Remote(RemoteMemory::new(length)?));
     let cpu = thread::cpu_time();
@@ -120,7 +114,8 @@ pub fn read(
         taken: range.start,
     };
     let began = Instant::now();
-    let ended = reader.run(&mut driver, stop, take, progress)?;
+    let ended = reader.run(&mut driver, stop, take, progress);
+    let ended = or_close(ended, &mut driver, region.connection)?;
     let Reader { mut report, mut missing, .. } = reader;
     report.seconds = began.elapsed().as_secs_f64();
     report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();

@@ -163,23 +163,24 @@ impl RdmaServer {
     /// Copies bytes of a region, which peers may write meanwhile.
     ///
     /// # Panics
-    /// If they do not lie within it.
+    /// There is no such region, or the bytes do not lie within it.
     pub fn copy(&self, region: &str, at: u64, to: &mut [u8]) {
-        let region = self.regions.iter().find(|one| one.spec.name == region);
-        if let Some(memory) = region.and_then(|region| self.driver.memory(region.memory)) {
-            memory.copy(at, to);
-        }
+        self.memory(region).copy(at, to);
     }
 
     /// Puts bytes into a region, for peers to read.
     ///
     /// # Panics
-    /// If they do not lie within it.
+    /// There is no such region, or the bytes do not lie within it.
     pub fn place(&self, region: &str, at: u64, bytes: &[u8]) {
-        let region = self.regions.iter().find(|one| one.spec.name == region);
-        if let Some(memory) = region.and_then(|region| self.driver.memory(region.memory)) {
-            memory.place(at, bytes);
-        }
+        self.memory(region).place(at, bytes);
+    }
+
+    fn memory(&self, region: &str) -> &RemoteMemory {
+        let named = self.regions.iter().find(|one| one.spec.name == region);
+        named
+            .and_then(|region| self.driver.memory(region.memory))
+            .unwrap_or_else(|| panic!("there is no region {region:?}"))
     }
 
     /// Serves until `stop`, the time that was asked for, or the end of the last connection that was asked for. Then closes the

@@ -173,6 +173,13 @@ pub(super) fn close(driver: &mut Driver, connection: u32) -> io::Result<ClosedBy
     }
 }
 
+/// After an error the connection is closed, so that the peer does not wait for one who has gone. The error is the first.
+pub(super) fn or_close<T>(result: io::Result<T>, driver: &mut Driver, connection: u32) -> io::Result<T> {
+    result.inspect_err(|_| {
+        let _ = close(driver, connection);
+    })
+}
+
 /// The messages of a run: where each lies, and how many there are.
 struct Plan {
     message_bytes: u64,
@@ -261,16 +268,12 @@ pub fn write(
         let text = format!("{} may not be written{}", options.to, Hint("serve it with :write"));
         return Err(failed(io::ErrorKind::PermissionDenied, text));
     }
-    let plan = match Plan::of(options, &region, &mut driver) {
-        Ok(plan) => plan,
-        Err(error) => {
-            close(&mut driver, region.connection)?;
-            return Err(error);
-        }
-    };
+    let plan = Plan::of(options, &region, &mut driver);
+    let plan = or_close(plan, &mut driver, region.connection)?;
     let cpu = thread::cpu_time();
     let mut run = Run::new(options.rate, driver.now());
-    let ended = run.write(&mut driver, options, &region, &plan, stop, progress)?;
+    let ended = run.write(&mut driver, options, &region, &plan, stop, progress);
+    let ended = or_close(ended, &mut driver, region.connection)?;
     driver.flush();
     let (seconds, cpu_seconds) =
         (run.began.elapsed().as_secs_f64(), (thread::cpu_time() - cpu).as_secs_f64());
