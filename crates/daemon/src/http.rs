@@ -39,6 +39,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Maximum number of unread bytes of requests on a stream, and on a connection.
 const WINDOW_BYTES: u32 = 64 << 10;
+/// Bytes that are read of a connection at a time, if it carries files.
+const FILE_BUFFER_BYTES: usize = 256 << 10;
 /// Time for running calls to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::MAX_CALLS`), so that a call
@@ -54,10 +56,21 @@ pub const MAX_PER_ADDRESS: usize = 1024;
 /// Maximum number of connections that have been told to close and are still open.
 const MAX_CLOSING: usize = 64;
 
+/// What the bodies of a service are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// Calls and replies, short.
+    Calls,
+    /// Files of any size, by HTTP/1.1 alone, as its clients do. Names of headers are sent as `Content-Length`: peers are in use that
+    /// know no other spelling.
+    Files,
+}
+
 /// The service and its options.
 pub(crate) struct HttpService {
     /// Name of its threads.
     pub(crate) name: &'static str,
+    pub(crate) carries: Carries,
     /// Its routes.
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsAcceptor>,
@@ -316,10 +329,10 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
-        let (tls, stopped) = (site.tls.clone(), stopped.clone());
+        let (tls, carries, stopped) = (site.tls.clone(), site.carries, stopped.clone());
         serving.spawn(async move {
             tokio::select! {
-                () = enter(stream, tls, service, stopped) => {}
+                () = enter(stream, tls, (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}
                 () = connection.silent() => {}
             }
@@ -334,7 +347,7 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
 async fn enter(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    service: Answering,
+    service: (Answering, Carries),
     stopped: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -351,7 +364,7 @@ async fn enter(
 
 async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    service: Answering,
+    (service, carries): (Answering, Carries),
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut http = auto::Builder::new(TokioExecutor::new());
@@ -359,6 +372,10 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(UNPROVEN_IDLE_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES);
+    if carries == Carries::Files {
+        http = http.http1_only();
+        http.http1().title_case_headers(true).max_buf_size(FILE_BUFFER_BYTES);
+    }
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)

@@ -1,5 +1,5 @@
 //! The services of skyhaul and their clients: everything that works by request and reply. It is the only crate with an
-//! asynchronous runtime; no data pass through it.
+//! asynchronous runtime; of data, only those of [`webdav`] pass through it, in large pieces that threads read and write.
 //!
 //! ```text
 //!   balance (threads, tables)  ◀── ejfat::server ◀── gRPC, REST ──── workers, senders, operators
@@ -26,9 +26,11 @@ pub mod ejfat {
 }
 mod http;
 pub mod metrics;
+mod rights;
 pub mod schedule;
 pub mod station;
 pub mod vsi;
+pub mod webdav;
 
 pub use ejfat::client::{self, ControlPlane};
 pub use ejfat::worker::{self, Worker};

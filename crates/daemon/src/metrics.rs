@@ -9,7 +9,7 @@
 //!
 //! Limits: those of every service here. Other paths are not found.
 
-use super::http::{Connections, HttpServer, HttpService};
+use super::http::{Carries, Connections, HttpServer, HttpService};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -39,7 +39,13 @@ impl Server {
         };
         let nothing = || async { (StatusCode::NOT_FOUND, format!("not found{}\n", Hint("/metrics"))) };
         let router = Router::new().route("/metrics", get(page)).fallback(nothing);
-        let site = HttpService { name: "metrics", router, tls: None, connections: Connections::new() };
+        let site = HttpService {
+            name: "metrics",
+            carries: Carries::Calls,
+            router,
+            tls: None,
+            connections: Connections::new(),
+        };
         HttpServer::start(site, listen, std::future::pending).map(Self)
     }
 
@@ -63,8 +69,13 @@ mod tests {
     #[test]
     fn a_service_whose_thread_has_ended_says_so() {
         let (end, ends) = tokio::sync::oneshot::channel::<()>();
-        let site =
-            HttpService { name: "test", router: Router::new(), tls: None, connections: Connections::new() };
+        let site = HttpService {
+            name: "test",
+            carries: Carries::Calls,
+            router: Router::new(),
+            tls: None,
+            connections: Connections::new(),
+        };
         let beside = || async {
             let _ = ends.await;
             panic!("a fault");

@@ -16,6 +16,7 @@
 //!
 //! Limits: data with an unaligned first byte, or on a file system without `O_DIRECT`, are written through the page cache.
 
+mod attribute;
 mod engine;
 mod failing;
 mod requests;
@@ -23,6 +24,7 @@ mod scratch;
 pub mod tree;
 mod writer;
 
+pub use attribute::{attribute, set_attribute};
 pub use engine::{DiskOptions, Engine, Means, Waker};
 pub use failing::{FailingDisk, Faults};
 pub use requests::{Ended, Queue};

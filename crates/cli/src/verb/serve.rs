@@ -3,6 +3,7 @@
 //! ```text
 //!   [station] of the configuration ─▶ StationService ◀── HTTP API ◀── status, station, browsers, scripts
 //!                                                   ◀── VSI-S ◀───── Field System, m5copy
+//!   [http] ─▶ WebDavServer ◀── HTTP, WebDAV ◀── FTS, Rucio, gfal2, davix, rclone, curl
 //! ```
 
 mod config;
@@ -13,11 +14,14 @@ use crate::args::StationServeArgs;
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::counted;
 use anyhow::{Context, Result, bail};
+use config::HttpConfig;
 use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::station::StationService;
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
+use skyhaul_daemon::webdav::WebDavServer;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +45,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let listen = args.listen.unwrap_or(config.listen);
     let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
     let (inputs, disks) = (config.setup.config.inputs.len(), config.setup.disks.len());
+    let disks_of_recordings = config.setup.disks.clone();
     let service = StationService::start(config.setup).context("start the station")?;
     let api = StationApi::start(Arc::clone(&service), listen, token.as_deref())?;
     say!(
@@ -58,11 +63,14 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
     }
+    let files = config.http.map(|http| serve_files(&http, &disks_of_recordings)).transpose()?;
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
         manager.tick(|| service.snapshot());
-        let is_running = api.is_running() && vsi.as_ref().is_none_or(VsiServer::is_running);
+        let is_running = api.is_running()
+            && vsi.as_ref().is_none_or(VsiServer::is_running)
+            && files.as_ref().is_none_or(WebDavServer::is_running);
         if !is_running || !service.is_running() {
             // What is recorded is kept first.
             let _ = service.shut_down();
@@ -75,6 +83,24 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
-    drop((api, vsi));
+    drop((api, vsi, files));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Serves directories and the recordings on these disks.
+fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
+    let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
+    let server = WebDavServer::start(&config.options, token.as_deref(), disks).context("serve files")?;
+    say!("files on http://{}", server.address());
+    for root in &config.options.directories {
+        let access = if root.is_writable { "read and write" } else { "read only" };
+        say!("  /{}/: {}, {access}", root.name, crate::print::name(&root.directory));
+    }
+    if config.options.recordings {
+        say!("  /recordings/: closed recordings, read only");
+    }
+    if token.is_some() {
+        listener::warn_of_tokens_at(server.address().ip());
+    }
+    Ok(server)
 }

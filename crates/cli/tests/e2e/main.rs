@@ -41,3 +41,4 @@ mod spead;
 mod talk;
 mod transports;
 mod vsi;
+mod webdav;

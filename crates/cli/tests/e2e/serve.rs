@@ -116,7 +116,7 @@ fn raw(api: &str, bytes: &str) -> String {
 }
 
 /// A file with frames of one thread.
-fn frames(site: &Site, name: &str, thread: u16, count: u32) -> PathBuf {
+pub(crate) fn frames(site: &Site, name: &str, thread: u16, count: u32) -> PathBuf {
     let all: Vec<u8> =
         (0..count).flat_map(|n| vdif(SECOND + i64::from(n / FPS), n % FPS, thread, 1000)).collect();
     let path = site.disks[0].parent().unwrap().join(name);

@@ -31,7 +31,7 @@ pub use self::calls::{
     MAX_QUEUED_CALLS_PER_TENANT, QUEUE_TIMEOUT,
 };
 use self::rest::Dialect;
-use super::super::http::{Connection, HttpServer, HttpService};
+use super::super::http::{Carries, Connection, HttpServer, HttpService};
 pub use super::super::http::{
     HEAD_TIMEOUT, IDLE_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_PER_ADDRESS, MAX_STREAMS,
     UNPROVEN_IDLE_TIMEOUT,
@@ -82,8 +82,13 @@ impl Server {
         let router = rest.merge(grpc).merge(metrics::routes(&door));
         // gRPC's own reply to an unknown path would be 200. gRPC clients understand this one too.
         let router = router.fallback(rest::nothing).layer(from_fn(calls::who));
-        let site =
-            HttpService { name: "balance-api", router, tls, connections: Arc::clone(&door.connections) };
+        let site = HttpService {
+            name: "balance-api",
+            carries: Carries::Calls,
+            router,
+            tls,
+            connections: Arc::clone(&door.connections),
+        };
         let beside = move || async move { door.turns(&wrong).await };
         HttpServer::start(site, listen, beside).map(Server)
     }

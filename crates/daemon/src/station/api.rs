@@ -12,18 +12,18 @@
 use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
 use super::routes::{Call, ROUTES, openapi};
 use super::{StationService, json, metrics};
-use crate::http::{Connection, Connections, HttpServer, HttpService};
+use crate::http::{Carries, Connection, Connections, HttpServer, HttpService};
+use crate::rights::{Denied, Rights};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{RawPathParams, RawQuery, Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use axum::{Extension, Router};
 use serde::Deserialize;
 use serde_json::Value;
-use skyhaul::auth::TokenHash;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul::receive::Origin;
@@ -31,7 +31,7 @@ use skyhaul::recording::{ScanNames, scan_summary_within};
 use skyhaul::wire::Format;
 use skyhaul_core::station::{RecordingOverrides, StartRequest, StationRefusal, StationRequest};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -65,7 +65,7 @@ pub struct StationApi(HttpServer);
 #[derive(Clone)]
 pub(super) struct ApiState {
     pub(super) service: Arc<StationService>,
-    token: Option<TokenHash>,
+    rights: Rights,
     bodies: Arc<Semaphore>,
     /// One list of scans at a time: each reads all indexes.
     listing: Arc<tokio::sync::Mutex<()>>,
@@ -79,20 +79,17 @@ impl StationApi {
     /// # Errors
     /// The port is taken; or it can be reached from other hosts, and there is no token.
     pub fn start(service: Arc<StationService>, listen: SocketAddr, token: Option<&str>) -> io::Result<Self> {
-        if token.is_none() && !listen.ip().to_canonical().is_loopback() {
-            let hint = Hint("set `token_file`, or listen on 127.0.0.1");
-            let text = format!("{listen} can be reached from other hosts, and there is no token{hint}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        let rights = Rights::new(token, listen)?;
         let state = ApiState {
             service,
-            token: token.map(TokenHash::of),
+            rights,
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             listing: Arc::default(),
             loading: Arc::default(),
         };
         let site = HttpService {
             name: "station-api",
+            carries: Carries::Calls,
             router: router(&state),
             tls: None,
             connections: Connections::new(),
@@ -159,7 +156,7 @@ async fn admit(
 ) -> Response {
     let path = request.uri().path();
     // The page asks for the token; without one, it is for this host like everything else.
-    let is_open = path == "/metrics" || (is_page(path) && state.token.is_some());
+    let is_open = path == "/metrics" || (is_page(path) && state.rights.has_token());
     let is_foreign = is_foreign(request.method(), path, request.headers());
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let admitted = state.check(authority, request.headers(), is_foreign);
@@ -257,34 +254,14 @@ struct StopBody {
 impl ApiState {
     /// Whether a request may ask: with the token, or from this host and no page of another site.
     fn check(&self, authority: Option<&str>, headers: &HeaderMap, is_foreign: bool) -> Result<(), Failure> {
-        let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        if let Some(token) = self.token {
-            let given = text(AUTHORIZATION).and_then(|value| {
-                let (scheme, token) = value.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then(|| TokenHash::of(token.trim()))
-            });
-            return match given {
-                Some(given) if given == token => Ok(()),
-                _ => {
-                    let hint = Hint("send `Authorization: Bearer TOKEN`");
-                    Err(Failure::new(401, "no_token", format!("the token is missing or wrong{hint}")))
-                }
-            };
-        }
-        let named = authority.or_else(|| text(HOST)).unwrap_or_default();
-        let from = text(ORIGIN);
-        let is_own = from.is_none_or(|from| from.strip_prefix("http://") == Some(named));
-        match is_this_host(named) && is_own && !is_foreign {
-            true => Ok(()),
-            false => {
-                let hint = Hint("call it as 127.0.0.1 or localhost, or set `token_file`");
-                Err(Failure::new(
-                    403,
-                    "foreign_site",
-                    format!("without a token, this host only is served{hint}"),
-                ))
-            }
-        }
+        // A browser does not know the token of another site's page.
+        let is_foreign = is_foreign && !self.rights.has_token();
+        let denied =
+            if is_foreign { Err(Denied::ForeignSite) } else { self.rights.check(authority, headers) };
+        denied.map_err(|denied| match denied {
+            Denied::NoToken => Failure::new(401, "no_token", denied),
+            Denied::ForeignSite => Failure::new(403, "foreign_site", denied),
+        })
     }
 
     async fn answer(
@@ -413,15 +390,6 @@ impl ApiState {
         let body = Body::new(Changes { first: Some(first.into()), changes, connection });
         Ok(([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")], body).into_response())
     }
-}
-
-/// Whether the host of a request is this one, by a name that no other site can have.
-fn is_this_host(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    };
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 pub(super) fn replied(status: StatusCode, value: &Value) -> Response {

@@ -64,6 +64,14 @@ pub struct Status {
 }
 
 impl Status {
+    /// That of an open file.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn of_file(file: &File) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(file)?))
+    }
+
     fn of(stat: &rustix::fs::Stat) -> Self {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
@@ -92,6 +100,8 @@ pub struct Tree {
     /// The directory opened last, because files come in order of directories.
     last: Mutex<Option<(PathBuf, Arc<File>)>>,
     faults: Faults,
+    /// Directories are found anew for each path.
+    is_shared: bool,
 }
 
 const LOOK: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -103,13 +113,25 @@ impl Tree {
     /// A system error: it does not exist, or is not a directory.
     pub fn open(path: &Path) -> io::Result<Tree> {
         let root = super::open_directory(path)?;
-        Ok(Tree { path: path.to_owned(), root, last: Mutex::new(None), faults: Faults::default() })
+        Ok(Tree {
+            path: path.to_owned(),
+            root,
+            last: Mutex::new(None),
+            faults: Faults::default(),
+            is_shared: false,
+        })
     }
 
     /// With the faults of its disk, for tests.
     #[must_use]
     pub fn with(self, faults: Faults) -> Tree {
         Tree { faults, ..self }
+    }
+
+    /// One whose directories others may rename, remove and make again while it is used.
+    #[must_use]
+    pub fn shared(self) -> Tree {
+        Tree { is_shared: true, ..self }
     }
 
     /// The faults of its disk.
@@ -143,6 +165,9 @@ impl Tree {
     /// A system error; `InvalidInput` if the path leads out; a link on the way is `NotADirectory`.
     pub fn directory(&self, path: &Path) -> io::Result<Arc<File>> {
         let names = Self::names(path)?;
+        if self.is_shared {
+            return self.opened(&names);
+        }
         let mut last = lock(&self.last);
         if let Some((known, directory)) = &*last
             && known == path
@@ -331,6 +356,37 @@ impl Tree {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The names in a directory, sorted, and what each is; those that go meanwhile are left out.
+    ///
+    /// # Errors
+    /// A system error, or there are more than `most`.
+    pub fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<(OsString, Status)>> {
+        let names = self.list(path)?;
+        if names.len() > most {
+            return Err(io::Error::other(format!("the directory has more than {most} names")));
+        }
+        let directory = self.directory(path)?;
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            match rustix::fs::statat(&directory, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => found.push((name, Status::of(&stat))),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Remove an empty directory.
+    ///
+    /// # Errors
+    /// A system error: `DirectoryNotEmpty` if something is in it.
+    pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.faults.changes()?;
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Set the permissions and the time of change of a directory.

@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue};
 /// Options that no file can set.
 const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
 
-/// The section of a station.
-const STATION: &str = "station";
+/// The sections of a station.
+const STATION: [&str; 2] = ["http", "station"];
 
 /// The options of a verb that a file can set.
 pub(super) fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
@@ -91,8 +91,8 @@ impl Reader<'_> {
     fn all(&self, table: &DeTable<'_>) -> Result<Vec<Setting>> {
         let mut settings: Vec<Setting> = Vec::new();
         let sections = table.iter().filter_map(|(key, value)| Some((key, value.get_ref().as_table()?)));
-        // A section of its own, which `serve` reads.
-        for (key, section) in sections.filter(|(key, _)| key.get_ref() != STATION) {
+        // Sections of their own, which `serve` reads.
+        for (key, section) in sections.filter(|(key, _)| !STATION.contains(&key.get_ref().as_ref())) {
             let Some(verb) = self.verbs().find(|verb| verb.get_name() == key.get_ref()) else {
                 let known: Vec<&str> = self.verbs().map(Command::get_name).collect();
                 bail!(

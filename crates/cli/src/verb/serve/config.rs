@@ -1,6 +1,12 @@
-//! The section `[station]` of a configuration file. `docs/reference/serve.md` has all keys.
+//! The sections `[station]` and `[http]` of a configuration file. `docs/reference/serve.md` has all keys.
+
+mod http;
+mod key;
+
+pub(super) use http::HttpConfig;
 
 use anyhow::{Result, anyhow, bail, ensure};
+use key::{Key, line};
 use skyhaul::core::balance::{AllowList, Prefix};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_name};
@@ -12,12 +18,9 @@ use skyhaul::wire::Format;
 use skyhaul_daemon::station::{ScheduleSetup, StationSetup};
 use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 /// Memory of a recording, unless the configuration says otherwise.
 const DEFAULT_INPUT_MEMORY_BYTES: u64 = 512 << 20;
@@ -39,6 +42,7 @@ pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
     pub(super) token_file: Option<PathBuf>,
     pub(super) vsi: Option<VsiOptions>,
+    pub(super) http: Option<HttpConfig>,
     pub(super) setup: StationSetup,
 }
 
@@ -59,6 +63,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         token_file: None,
         vsi: None,
+        http: None,
         setup: StationSetup {
             config: StationConfig::default(),
             receivers: Vec::new(),
@@ -87,6 +92,9 @@ fn parse(text: &str) -> Result<ServeConfig> {
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
+    }
+    if let Some(value) = table.get_ref().get("http") {
+        config.http = Some(Key { text, key: "http", value }.http()?);
     }
     check(&mut config.setup)?;
     Ok(config)
@@ -131,49 +139,7 @@ fn check(setup: &mut StationSetup) -> Result<()> {
     Ok(())
 }
 
-fn line(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
-}
-
-/// A key with its value, and the text for the number of its line.
-struct Key<'a> {
-    text: &'a str,
-    key: &'a str,
-    value: &'a Spanned<DeValue<'a>>,
-}
-
-impl<'a> Key<'a> {
-    fn wrong(&self, why: impl Display) -> anyhow::Error {
-        anyhow!("line {}: {}: {why}", line(self.text, self.value.span().start), self.key)
-    }
-
-    fn at(&self, value: &'a Spanned<DeValue<'a>>) -> Key<'a> {
-        Key { value, ..*self }
-    }
-
-    fn entries(&self) -> Result<Vec<Key<'a>>> {
-        let table = self.value.get_ref().as_table().ok_or_else(|| self.wrong("expected a section"))?;
-        let text = self.text;
-        Ok(table.iter().map(|(key, value)| Key { text, key: key.get_ref(), value }).collect())
-    }
-
-    fn list(&self, most: usize) -> Result<&'a [Spanned<DeValue<'a>>]> {
-        let list = self.value.get_ref().as_array();
-        let list = list
-            .ok_or_else(|| self.wrong(format_args!("expected a list{}", Hint("such as [[station.disk]]"))))?;
-        ensure!(list.len() <= most, self.wrong(format_args!("more than {most}")));
-        Ok(list)
-    }
-
-    fn string(&self) -> Result<&'a str> {
-        let text = self.value.get_ref().as_str();
-        text.ok_or_else(|| self.wrong(format_args!("expected text{}", Hint("write it in quotes"))))
-    }
-
-    fn parse<T: FromStr<Err: Display>>(&self) -> Result<T> {
-        self.string()?.parse().map_err(|error| self.wrong(error))
-    }
-
+impl Key<'_> {
     fn disk(&self, setup: &mut StationSetup) -> Result<()> {
         let (mut path, mut rate_bits) = (None, None);
         for entry in self.entries()? {

@@ -1,0 +1,128 @@
+//! The section `[http]`: files and recordings over HTTP and WebDAV.
+
+use super::key::Key;
+use anyhow::{Result, ensure};
+use skyhaul::core::hint::Hint;
+use skyhaul_daemon::webdav::{ServedDirectory, WebDavOptions, WebDavRules, check_directory_name};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// Port of the server of files.
+const DEFAULT_PORT: u16 = 8089;
+/// Maximum number of directories.
+const MAX_DIRECTORIES: usize = 64;
+
+/// What the section says.
+pub(in crate::verb::serve) struct HttpConfig {
+    pub(in crate::verb::serve) options: WebDavOptions,
+    pub(in crate::verb::serve) token_file: Option<PathBuf>,
+}
+
+impl Key<'_> {
+    /// The section.
+    pub(super) fn http(&self) -> Result<HttpConfig> {
+        let listen = (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into();
+        let options = WebDavOptions { listen, directories: Vec::new(), recordings: false };
+        let mut config = HttpConfig { options, token_file: None };
+        let options = &mut config.options;
+        for entry in self.entries()? {
+            match entry.key {
+                "listen" => options.listen = entry.parse()?,
+                "token_file" => config.token_file = Some(entry.string()?.into()),
+                "recordings" => options.recordings = entry.flag()?,
+                "root" => {
+                    for root in entry.list(MAX_DIRECTORIES)? {
+                        options.directories.push(entry.at(root).root()?);
+                    }
+                }
+                _ => {
+                    let hint = "the keys of [http] are listen, recordings, root, token_file";
+                    return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
+                }
+            }
+        }
+        let roots = &options.directories;
+        let hint = Hint("add [[http.root]] with name and directory, or recordings = true");
+        ensure!(options.recordings || !roots.is_empty(), self.wrong(format_args!("nothing is served{hint}")));
+        for (at, root) in roots.iter().enumerate() {
+            let is_again = roots[..at].iter().any(|other| other.name == root.name);
+            let hint = Hint("give each a name of its own");
+            ensure!(!is_again, self.wrong(format_args!("two roots are named {}{hint}", root.name)));
+        }
+        Ok(config)
+    }
+
+    fn root(&self) -> Result<ServedDirectory> {
+        let (mut name, mut directory, mut is_writable) = (None, None, false);
+        let mut rules = WebDavRules::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "name" => {
+                    let text = entry.string()?;
+                    check_directory_name(text).map_err(|why| entry.wrong(why))?;
+                    name = Some(text.to_owned());
+                }
+                "directory" => directory = Some(PathBuf::from(entry.string()?)),
+                "write" => is_writable = entry.flag()?,
+                "rules" => {
+                    rules = match entry.string()? {
+                        "grid" => WebDavRules::Grid,
+                        "rfc4918" => WebDavRules::Rfc4918,
+                        _ => return Err(entry.wrong("expected `grid` or `rfc4918`")),
+                    }
+                }
+                _ => {
+                    let hint = Hint("the keys of a root are directory, name, rules, write");
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        let (Some(name), Some(directory)) = (name, directory) else {
+            return Err(self.wrong("a root needs name and directory"));
+        };
+        let hint = Hint("make the directory, or remove the root");
+        let shown = directory.display();
+        ensure!(directory.is_dir(), self.wrong(format_args!("{shown} is not a directory{hint}")));
+        Ok(ServedDirectory { name, directory, is_writable, rules })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::verb::serve::config::parse;
+
+    fn with(http: &str) -> Result<String, String> {
+        let station = "[station]\n[[station.disk]]\npath = '/'\n[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:1']\n";
+        let parsed = parse(&format!("{station}{http}"));
+        parsed
+            .map(|config| format!("{:?}", config.http.map(|http| http.options)))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_section_is_read_and_mistakes_are_named() {
+        assert_eq!(with("").unwrap(), "None");
+        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'").unwrap();
+        for part in
+            ["127.0.0.1:9", "name: \"exp\"", "is_writable: true", "rules: Rfc4918", "recordings: true"]
+        {
+            assert!(read.contains(part), "{read}");
+        }
+        let root = "[[http.root]]\nname = 'a'\ndirectory = '/'\n";
+        for (http, why) in [
+            ("[http]", "nothing is served"),
+            ("[http]\nrecordings = 'yes'", "line 7: recordings: expected true or false"),
+            ("[http]\nport = 1", "unknown key\nhint: the keys of [http] are"),
+            (&format!("{root}{root}"), "two roots are named a"),
+            ("[[http.root]]\nname = 'a/b'\ndirectory = '/'", "name: expected up to 64 letters"),
+            ("[[http.root]]\nname = 'recordings'\ndirectory = '/'", "name: expected up to 64 letters"),
+            ("[[http.root]]\nname = 'a'", "a root needs name and directory"),
+            ("[[http.root]]\nname = 'a'\ndirectory = '/nowhere'", "/nowhere is not a directory"),
+            (&format!("{root}rules = 'x'"), "expected `grid` or `rfc4918`"),
+            (&format!("{root}mode = 'x'"), "the keys of a root are"),
+        ] {
+            let error = with(http).unwrap_err();
+            assert!(error.contains(why), "{http}: {error}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Files and recordings over HTTP and WebDAV, for the engines that move data between sites: FTS, Rucio, gfal2, davix, XRootD, rclone, curl.
+//!
+//! ```text
+//!   client ─▶ connection (limits, rights: crate::http, crate::rights) ─▶ path ─▶ /NAME/…       a directory of ServedDirectory
+//!                                                                         └──▶ /recordings/…  closed recordings, read only
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | `request_path`, `byte_ranges`, `conditions`, `digests`, `properties` | what heads and bodies say, without any input or output |
+//! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
+//! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
+//! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
+//! | `failure` | refusals in words that engines know |
+//!
+//! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
+//! that wait for disks, in pieces of a megabyte; the threads of connections only pass them on.
+//!
+//! Limits: [`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_BODIES`], [`MAX_RECORDING_BODIES`], [`MAX_UPLOADS`], [`MEMORY_BYTES`]; the times of
+//! [`http`](crate::balancer) for heads, and for bodies of which nothing moves.
+
+mod byte_ranges;
+mod changes;
+mod conditions;
+mod digests;
+mod door;
+mod failure;
+mod listing;
+mod outgoing;
+mod place;
+mod properties;
+mod receiving;
+mod recordings;
+mod request_path;
+mod roots;
+mod sending;
+
+pub use roots::{ServedDirectory, WebDavRules};
+
+use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
+use crate::rights::{Denied, Rights};
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::{ALLOW, CONNECTION, EXPECT, HeaderName, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
+use changes::Transfer;
+use door::{Door, RECORDINGS, next_data};
+use failure::Failure;
+use recordings::Recordings;
+use request_path::RequestPath;
+use roots::Root;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::host::descriptors;
+use skyhaul::io::memory::heap::HeapMemory;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Maximum number of connections.
+pub const MAX_CONNECTIONS: usize = 1024;
+/// Maximum number of connections from one address.
+pub const MAX_PER_ADDRESS: usize = 256;
+/// Maximum number of files that are sent at a time.
+pub const MAX_BODIES: usize = 256;
+/// Maximum number of recordings that are sent at a time; each takes some 20 MiB.
+pub const MAX_RECORDING_BODIES: usize = 32;
+/// Maximum number of files that arrive at a time.
+pub const MAX_UPLOADS: usize = 128;
+/// Memory of the files that are sent, in bytes.
+pub const MEMORY_BYTES: u64 = 512 << 20;
+/// Digests that are computed by reading at a time.
+const MAX_COMPUTING: usize = 4;
+/// Directories that are listed at a time.
+const MAX_LISTINGS: usize = 8;
+/// Bytes of a refused body that are taken, and how long, so that the client reads the reply before the connection closes.
+const DRAINED_BYTES: usize = 1 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+const METHODS: &str = "OPTIONS, HEAD, GET, PUT, DELETE, PROPFIND, MKCOL, MOVE, COPY";
+
+/// What is served over HTTP, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebDavOptions {
+    /// The port.
+    pub listen: SocketAddr,
+    /// Directories, each under a name of its own.
+    pub directories: Vec<ServedDirectory>,
+    /// Whether closed recordings are served, as `/recordings/NAME`.
+    pub recordings: bool,
+}
+
+/// A running server of files. It stops when dropped.
+pub struct WebDavServer(HttpServer);
+
+impl WebDavServer {
+    /// Opens the port and serves. `disks` are those of the recordings.
+    ///
+    /// # Errors
+    /// The port is taken; or it can be reached from other hosts, and there is no token; or a directory cannot be served.
+    pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
+        let rights = Rights::new(token, options.listen)?;
+        let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
+        let door = Arc::new(Door {
+            rights,
+            roots: roots.collect::<io::Result<_>>()?,
+            recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec()))),
+            memory: HeapMemory::new(MEMORY_BYTES),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            recording_bodies: Arc::new(Semaphore::new(MAX_RECORDING_BODIES)),
+            uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
+            computing: Arc::new(Semaphore::new(MAX_COMPUTING)),
+            listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
+        });
+        let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
+        let site = HttpService {
+            name: "webdav",
+            carries: Carries::Files,
+            router: Router::new().fallback(handle).with_state(door),
+            tls: None,
+            connections: Connections::with(total, MAX_PER_ADDRESS),
+        };
+        HttpServer::start(site, options.listen, std::future::pending).map(Self)
+    }
+
+    /// Whether it still serves; it ends by itself only because of a bug.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.0.is_running()
+    }
+
+    /// The address on which it listens, with the actual port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+}
+
+async fn answer(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    body: &mut Body,
+) -> Result<Response, Failure> {
+    if *method == Method::OPTIONS {
+        let head = [(ALLOW, METHODS), (HeaderName::from_static("dav"), "1")];
+        return Ok((StatusCode::OK, head).into_response());
+    }
+    if !METHODS.split(", ").any(|known| known == method.as_str()) {
+        return Err(Failure::new(405, format_args!("the methods are {METHODS}")).with(ALLOW, METHODS));
+    }
+    let path = RequestPath::parse(uri.path()).map_err(Failure::bad)?;
+    match method.as_str() {
+        "PUT" => receiving::put(door, connection, door.place(&path)?, headers, body).await,
+        "PROPFIND" => {
+            let target = (door.target(&path)?, path);
+            listing::propfind(door, connection, target, headers, body).await
+        }
+        "MKCOL" => {
+            if !body.is_end_stream() {
+                return Err(Failure::new(415, "a body is not understood here"));
+            }
+            let place = door.place(&path)?;
+            let made = door.blocking(connection, move |_| changes::make_directory(&place)).await?;
+            Ok(made.into_response())
+        }
+        "DELETE" => {
+            let place = door.place(&path)?;
+            let done = door.blocking(connection, move |_| changes::delete(&place)).await?;
+            Ok(done.into_response())
+        }
+        "MOVE" | "COPY" => transfer(door, connection, (method, uri, headers), &path).await,
+        _ => sending::reply(door, connection, door.target(&path)?, method, headers).await,
+    }
+}
+
+async fn transfer(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    path: &RequestPath,
+) -> Result<Response, Failure> {
+    if headers.contains_key("source") {
+        return Err(Failure::new(501, "third-party copy is not done here"));
+    }
+    let is_shallow = match headers.get("depth").map(|value| value.as_bytes()) {
+        None | Some(b"infinity" | b"Infinity") => false,
+        Some(b"0") if method.as_str() == "COPY" => true,
+        Some(_) => return Err(Failure::bad("Depth must be infinity, or 0 for COPY")),
+    };
+    let transfer = Transfer {
+        from: door.target(path)?,
+        to: door.place(&changes::destination(headers, uri)?)?,
+        is_move: method.as_str() == "MOVE",
+        overwrite: Transfer::overwrite(headers)?,
+        is_shallow,
+    };
+    let of = Arc::clone(door);
+    let done = door.blocking(connection, move |stop| transfer.run(&of, stop)).await?;
+    Ok(done.into_response())
+}
+
+async fn handle(
+    State(door): State<Arc<Door>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Response {
+    let (head, mut body) = request.into_parts();
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    let admitted = door.rights.check(authority, &head.headers);
+    connection.prove(admitted.is_ok());
+    let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let is_too_long = bytes + head.uri.path().len() > MAX_HEAD_BYTES;
+    let answered = match admitted {
+        Err(denied @ Denied::NoToken) => Err(Failure::new(401, denied).with(WWW_AUTHENTICATE, "Bearer")),
+        Err(denied @ Denied::ForeignSite) => Err(Failure::new(403, denied)),
+        Ok(()) if is_too_long => {
+            Err(Failure::new(431, format_args!("the head is longer than {MAX_HEAD_BYTES} bytes")))
+        }
+        Ok(()) => answer(&door, &connection, (&head.method, &head.uri, &head.headers), &mut body).await,
+    };
+    let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+    if !is_read(&mut body, &head.headers).await {
+        response.headers_mut().insert(CONNECTION, axum::http::HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Takes what is left of a body, if it is short and on its way; `false` if something is left.
+async fn is_read(body: &mut Body, headers: &HeaderMap) -> bool {
+    if body.is_end_stream() {
+        return true;
+    }
+    // The client waits for the reply before it sends.
+    if headers.contains_key(EXPECT) {
+        return false;
+    }
+    let all = async {
+        let mut bytes = 0;
+        while let Some(data) = next_data(body).await {
+            bytes += data.map_or(DRAINED_BYTES, |data| data.len());
+            if bytes >= DRAINED_BYTES {
+                return false;
+            }
+        }
+        true
+    };
+    timeout(DRAIN_TIMEOUT, all).await.unwrap_or(false)
+}
+
+/// Checks the name of a directory that is served.
+///
+/// # Errors
+/// It cannot be the first name of a path.
+pub fn check_directory_name(name: &str) -> Result<(), String> {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let is_name =
+        is_plain && !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name != RECORDINGS;
+    let hint = Hint("such as `exp`, for paths that begin with /exp/");
+    is_name.then_some(()).ok_or_else(|| {
+        format!("expected up to 64 letters, digits and ._-, without a dot at the beginning, and not `recordings`{hint}")
+    })
+}

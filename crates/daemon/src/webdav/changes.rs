@@ -1,0 +1,261 @@
+//! MKCOL, DELETE, MOVE, and COPY inside this server (RFC 4918, 9.3, 9.6, 9.8, 9.9).
+//!
+//! `Destination` is a path, or a URL with the host that the request itself is for: clients call this server by that name. Anything else is
+//! another server, and not done here.
+
+use super::door::{Door, Target};
+use super::failure::Failure;
+use super::outgoing::{BodyReader, Part};
+use super::place::Place;
+use super::request_path::RequestPath;
+use super::roots::{WebDavRules, kept_digests};
+use super::sending::{MAX_LISTED, Object};
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use skyhaul::io::disk::tree::Kind;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes that are copied between looks whether the client is still there.
+const COPY_STEP_BYTES: u64 = 64 << 20;
+/// Schemes by which clients name servers like this one.
+const SCHEMES: [&str; 4] = ["http", "https", "dav", "davs"];
+/// Directories in each other that are copied.
+const MAX_NESTED: usize = 64;
+
+/// Makes a directory.
+pub(super) fn make_directory(place: &Place) -> Result<StatusCode, Failure> {
+    if place.status()?.is_some() {
+        return Err(Failure::new(405, "File exists"));
+    }
+    place.check_writable()?;
+    let parent = place.root.status(place.parent()).map_err(|error| Failure::of(&error))?;
+    if parent.is_none_or(|parent| parent.kind != Kind::Directory) {
+        return Err(Failure::new(409, "No such file or directory: there is no directory for it"));
+    }
+    place.root.tree.make_dirs(&place.path).map_err(|error| Failure::of(&error))?;
+    place.root.sync_directory_of(&place.path).map_err(|error| Failure::of(&error))?;
+    Ok(StatusCode::CREATED)
+}
+
+/// Removes a file or a directory.
+pub(super) fn delete(place: &Place) -> Result<StatusCode, Failure> {
+    let status = place.status()?.ok_or_else(Failure::not_found)?;
+    place.check_writable()?;
+    remove(place, status.kind)?;
+    place.root.sync_directory_of(&place.path).map_err(|error| Failure::of(&error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn remove(place: &Place, kind: Kind) -> Result<(), Failure> {
+    let tree = &place.root.tree;
+    let removed = match (kind, place.root.rules) {
+        (Kind::File, _) => tree.remove(&place.path),
+        (Kind::Directory, WebDavRules::Grid) => tree.remove_directory(&place.path),
+        (Kind::Directory, WebDavRules::Rfc4918) => tree.remove_all(&place.path),
+        (Kind::Link | Kind::Special, _) => {
+            return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
+        }
+    };
+    removed.map_err(|error| Failure::of(&error))
+}
+
+/// The path that `Destination` names on this server.
+pub(super) fn destination(headers: &HeaderMap, uri: &Uri) -> Result<RequestPath, Failure> {
+    let text = headers.get("destination").ok_or_else(|| Failure::bad("the request has no Destination"))?;
+    let text = text.to_str().map_err(|_| Failure::bad("Destination is no URL"))?.trim();
+    let path = match text.split_once("://") {
+        None => text,
+        Some((scheme, rest)) => {
+            let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
+            let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+            let own = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
+            let is_known = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+            if !is_known || !authority.eq_ignore_ascii_case(own) {
+                return Err(Failure::new(
+                    502,
+                    "Destination is on another server: this one copies only inside itself",
+                ));
+            }
+            &rest[authority.len()..]
+        }
+    };
+    if path.contains(['?', '#']) {
+        return Err(Failure::bad("Destination has a query or a fragment"));
+    }
+    RequestPath::parse(if path.is_empty() { "/" } else { path }).map_err(Failure::bad)
+}
+
+/// How something is moved or copied.
+pub(super) struct Transfer {
+    pub(super) from: Target,
+    pub(super) to: Place,
+    pub(super) is_move: bool,
+    /// What is at the destination is replaced.
+    pub(super) overwrite: bool,
+    /// Of a directory, only itself.
+    pub(super) is_shallow: bool,
+}
+
+impl Transfer {
+    /// The answer of `Overwrite`.
+    pub(super) fn overwrite(headers: &HeaderMap) -> Result<bool, Failure> {
+        match headers.get("overwrite").map(|value| value.as_bytes()) {
+            None | Some(b"T" | b"t") => Ok(true),
+            Some(b"F" | b"f") => Ok(false),
+            Some(_) => Err(Failure::bad("Overwrite must be T or F")),
+        }
+    }
+
+    /// Carries it out.
+    pub(super) fn run(&self, door: &Door, stop: &AtomicBool) -> Result<StatusCode, Failure> {
+        let from = match &self.from {
+            Target::Path(root, path) => Place { root: Arc::clone(root), path: path.clone() },
+            Target::Recording(all, name) if !self.is_move => {
+                let file = Arc::new(all.find(name)?);
+                let existed = self.prepare(None)?;
+                self.copy_object(
+                    &Object::Recording { all: Arc::clone(all), file },
+                    door,
+                    stop,
+                    &self.to.path,
+                )?;
+                return Ok(self.status(existed));
+            }
+            _ => return Err(Failure::new(403, "Permission denied: it cannot be moved or copied")),
+        };
+        let kind = from.status()?.ok_or_else(Failure::not_found)?.kind;
+        if self.is_move {
+            from.check_writable()?;
+        }
+        let existed = self.prepare(Some((&from, kind)))?;
+        match (self.is_move, Arc::ptr_eq(&from.root, &self.to.root), kind) {
+            (_, _, Kind::Link | Kind::Special) => {
+                return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
+            }
+            (true, true, _) => {
+                let (tree, to) = (&from.root.tree, &self.to.path);
+                tree.rename(&from.path, to, true).map_err(|error| Failure::of(&error))?;
+                from.root.sync_directory_of(to).map_err(|error| Failure::of(&error))?;
+            }
+            (true, false, Kind::Directory) => {
+                return Err(Failure::new(403, "Permission denied: a directory is not moved to another root"));
+            }
+            (false, _, Kind::Directory) => self.copy_directory(&from, door, stop)?,
+            (_, _, Kind::File) => {
+                let object = Object::of_root(&from.root, &from.path)?;
+                self.copy_object(&object, door, stop, &self.to.path)?;
+                if self.is_move {
+                    remove(&from, kind)?;
+                }
+            }
+        }
+        if self.is_move {
+            from.root.sync_directory_of(&from.path).map_err(|error| Failure::of(&error))?;
+        }
+        Ok(self.status(existed))
+    }
+
+    fn status(&self, existed: bool) -> StatusCode {
+        match self.to.root.rules {
+            WebDavRules::Rfc4918 if existed => StatusCode::NO_CONTENT,
+            _ => StatusCode::CREATED,
+        }
+    }
+
+    /// Makes room at the destination; returns whether something was there.
+    fn prepare(&self, from: Option<(&Place, Kind)>) -> Result<bool, Failure> {
+        self.to.check_writable()?;
+        if let Some((from, kind)) = from
+            && Arc::ptr_eq(&from.root, &self.to.root)
+        {
+            if from.path == self.to.path || from.path.starts_with(&self.to.path) {
+                return Err(Failure::new(403, "source and destination are the same, or one is in the other"));
+            }
+            if kind == Kind::Directory && self.to.path.starts_with(&from.path) {
+                return Err(Failure::new(409, "the destination is in what is moved or copied"));
+            }
+        }
+        let before = self.to.status()?;
+        if before.is_some() && !self.overwrite {
+            return Err(Failure::new(412, "File exists, and Overwrite is F"));
+        }
+        self.to.check_parent()?;
+        self.to.make_parent()?;
+        let is_file_over_file =
+            |kind: Kind| kind == Kind::File && from.is_none_or(|(_, kind)| kind == Kind::File);
+        if let Some(before) = before.filter(|before| !is_file_over_file(before.kind)) {
+            remove(&self.to, before.kind)?;
+        }
+        Ok(before.is_some())
+    }
+
+    fn copy_directory(&self, from: &Place, door: &Door, stop: &AtomicBool) -> Result<(), Failure> {
+        if self.to.root.rules == WebDavRules::Grid && !self.is_shallow {
+            return Err(Failure::new(403, "Permission denied: only files are copied here"));
+        }
+        let depth = if self.is_shallow { 0 } else { MAX_NESTED };
+        self.copy_tree(from, &from.path, &self.to.path, depth, (door, stop))
+    }
+
+    fn copy_tree(
+        &self,
+        from: &Place,
+        path: &Path,
+        to: &Path,
+        depth: usize,
+        (door, stop): (&Door, &AtomicBool),
+    ) -> Result<(), Failure> {
+        self.to.root.tree.make_dirs(to).map_err(|error| Failure::of(&error))?;
+        if depth == 0 {
+            return Ok(());
+        }
+        for (name, status) in from.root.entries(path, MAX_LISTED).map_err(|error| Failure::of(&error))? {
+            let (path, to) = (path.join(&name), to.join(&name));
+            match status.kind {
+                Kind::Directory => self.copy_tree(from, &path, &to, depth - 1, (door, stop))?,
+                _ => self.copy_object(&Object::of_root(&from.root, &path)?, door, stop, &to)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_object(&self, object: &Object, door: &Door, stop: &AtomicBool, to: &Path) -> Result<(), Failure> {
+        let io = |error: io::Error| Failure::of(&error);
+        let mut upload = self.to.root.upload(Some(object.size()), []).map_err(io)?;
+        let digests = match object {
+            Object::File { file, .. } => {
+                copy_file(file, &upload.file, stop).map_err(io)?;
+                kept_digests(file)
+            }
+            Object::Recording { .. } => {
+                let parts = VecDeque::from([Part::Range(0..object.size())]);
+                let mut reader = BodyReader::new(object.source()?, parts, &door.memory);
+                while let Some(bytes) = reader.next_waiting(stop).map_err(io)? {
+                    upload.write(&bytes).map_err(io)?;
+                }
+                object.digests()
+            }
+        };
+        let is_whole = upload.file.metadata().map_err(io)?.len() == object.size();
+        if stop.load(Ordering::Relaxed) || !is_whole {
+            return Err(Failure::busy("interrupted, or the source changed"));
+        }
+        upload.publish(to, true, &digests).map_err(io)?;
+        Ok(())
+    }
+}
+
+/// Copies a file in the kernel.
+fn copy_file(from: &File, mut to: &File, stop: &AtomicBool) -> io::Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        if io::copy(&mut from.take(COPY_STEP_BYTES), &mut to)? < COPY_STEP_BYTES {
+            break;
+        }
+    }
+    Ok(())
+}

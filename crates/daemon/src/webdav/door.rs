@@ -1,0 +1,123 @@
+//! What all requests share: what is served, to whom, and how many things happen at a time.
+
+use super::failure::Failure;
+use super::place::Place;
+use super::recordings::Recordings;
+use super::request_path::RequestPath;
+use super::roots::Root;
+use crate::http::Connection;
+use crate::rights::Rights;
+use axum::body::{Body, Bytes, HttpBody};
+use skyhaul::io::memory::heap::HeapMemory;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// The directory of recordings.
+pub(super) const RECORDINGS: &str = "recordings";
+/// How often a connection counts as used while a thread works for it.
+const WORK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What all requests share.
+pub(super) struct Door {
+    pub(super) rights: Rights,
+    pub(super) roots: Vec<Arc<Root>>,
+    pub(super) recordings: Option<Arc<Recordings>>,
+    pub(super) memory: HeapMemory,
+    pub(super) bodies: Arc<Semaphore>,
+    pub(super) recording_bodies: Arc<Semaphore>,
+    pub(super) uploads: Arc<Semaphore>,
+    pub(super) computing: Arc<Semaphore>,
+    pub(super) listings: Arc<Semaphore>,
+}
+
+/// What a path names.
+pub(super) enum Target {
+    /// All that is served.
+    Top,
+    /// All recordings.
+    Recordings(Arc<Recordings>),
+    /// One of this name.
+    Recording(Arc<Recordings>, String),
+    /// A path in a root.
+    Path(Arc<Root>, PathBuf),
+}
+
+/// Ends the work of a thread when nobody waits for it any more.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Door {
+    /// The names next to the root.
+    pub(super) fn top(&self) -> impl Iterator<Item = &str> {
+        let recordings = self.recordings.as_ref().map(|_| RECORDINGS);
+        self.roots.iter().map(|root| root.name.as_str()).chain(recordings)
+    }
+
+    pub(super) fn target(&self, path: &RequestPath) -> Result<Target, Failure> {
+        let Some(first) = path.names().first() else { return Ok(Target::Top) };
+        if let Some(recordings) = self.recordings.as_ref().filter(|_| first == RECORDINGS) {
+            return match path.names() {
+                [_] => Ok(Target::Recordings(Arc::clone(recordings))),
+                [_, name] => Ok(Target::Recording(Arc::clone(recordings), name.clone())),
+                _ => Err(Failure::not_found()),
+            };
+        }
+        let root = self.roots.iter().find(|root| root.name == *first).ok_or_else(Failure::not_found)?;
+        let below = path.below_first();
+        if Root::is_hidden(&below) {
+            return Err(Failure::not_found());
+        }
+        Ok(Target::Path(Arc::clone(root), below))
+    }
+
+    /// A place that may be changed.
+    pub(super) fn place(&self, path: &RequestPath) -> Result<Place, Failure> {
+        match self.target(path)? {
+            Target::Path(root, path) => Ok(Place { root, path }),
+            _ => Err(Failure::new(403, "Read-only file system")),
+        }
+    }
+
+    /// Does work that may wait for a disk, on a thread for it. `stop` is set when the client goes; until then its connection counts as used.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        connection: &Connection,
+        work: impl FnOnce(&AtomicBool) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let stop = StopOnDrop(Arc::default());
+        let seen = Arc::clone(&stop.0);
+        let mut task = spawn_blocking(move || work(&seen));
+        loop {
+            tokio::select! {
+                done = &mut task => {
+                    return done.unwrap_or_else(|_| Err(Failure::new(500, "a bug in this program ended its thread")));
+                }
+                () = sleep(WORK_INTERVAL) => connection.asks(),
+            }
+        }
+    }
+}
+
+/// The next bytes of a body; `None` at its end.
+pub(super) async fn next_data(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    loop {
+        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(data)) => return Some(Ok(data)),
+            // Trailers.
+            Ok(Err(_)) => {}
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A path in a root that a request changes, and what must hold of it.
+
+use super::failure::Failure;
+use super::roots::{Root, WebDavRules};
+use skyhaul::io::disk::tree::{Kind, Status};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a file is put.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) root: Arc<Root>,
+    pub(super) path: PathBuf,
+}
+
+impl Place {
+    /// Whether it may be changed, and is not the root itself.
+    pub(super) fn check_writable(&self) -> Result<(), Failure> {
+        if !self.root.is_writable {
+            return Err(Failure::new(403, "Read-only file system"));
+        }
+        if self.path.as_os_str().is_empty() {
+            return Err(Failure::new(403, "Permission denied: it is the root of what is served"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn parent(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
+        self.root.status(&self.path).map_err(|error| Failure::of(&error))
+    }
+
+    /// Whether its directory is there, or may be made.
+    pub(super) fn check_parent(&self) -> Result<(), Failure> {
+        for (at, directory) in self.path.ancestors().skip(1).enumerate() {
+            let status = self.root.status(directory).map_err(|error| Failure::of(&error))?;
+            match status.map(|status| status.kind) {
+                Some(Kind::Directory) => return Ok(()),
+                Some(_) => return Err(Failure::new(409, "Not a directory: a file is above it")),
+                None if at == 0 && self.root.rules == WebDavRules::Rfc4918 => {
+                    return Err(Failure::new(409, "No such file or directory: there is no directory for it"));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes its directory, where the rules say so.
+    pub(super) fn make_parent(&self) -> Result<(), Failure> {
+        match self.root.rules {
+            WebDavRules::Grid => self.root.tree.make_dirs(self.parent()).map_err(|error| Failure::of(&error)),
+            WebDavRules::Rfc4918 => Ok(()),
+        }
+    }
+}

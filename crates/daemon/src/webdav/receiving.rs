@@ -1,0 +1,160 @@
+//! PUT: a file that arrives, is written and summed up by threads that wait for disks, and gets its name when it is whole.
+//!
+//! ```text
+//!   head ─▶ may it be there? ─▶ upload ─▶ pieces of the body ─▶ length, digests as stated? ─▶ name, 201 (200: it replaces one)
+//! ```
+//!
+//! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest.
+
+use super::conditions::{self, Outcome, Version};
+use super::digests::{self, Algorithm, DigestSet};
+use super::door::{Door, next_data};
+use super::failure::Failure;
+use super::place::Place;
+use super::roots::{Upload, WebDavRules, etag, modified};
+use crate::http::Connection;
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use skyhaul::auth::hex;
+use skyhaul::io::disk::tree::Kind;
+use std::io;
+use std::sync::Arc;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Bytes that are gathered before they are written.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The reply to PUT.
+pub(super) async fn put(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    place: Place,
+    headers: &HeaderMap,
+    body: &mut Body,
+) -> Result<Response, Failure> {
+    if headers.contains_key(CONTENT_RANGE) {
+        return Err(Failure::bad("a part of a file cannot be put: Content-Range is not allowed here"));
+    }
+    let stated = digests::expected(headers).map_err(Failure::bad)?;
+    let answered = digests::wanted(headers).into_iter().next();
+    let Ok(_turn) = Arc::clone(&door.uploads).try_acquire_owned() else {
+        return Err(Failure::busy("as many files arrive as may at a time"));
+    };
+    let size = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let begun = {
+        let (place, headers) = (place.clone(), headers.clone());
+        let more: Vec<Algorithm> = stated.algorithms().chain(answered).collect();
+        door.blocking(connection, move |_| begin(&place, &headers, size, &more)).await?
+    };
+    let upload = receive(connection, begun, body).await?;
+    let is_new_only = headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
+    let (status, etag, digests) =
+        door.blocking(connection, move |_| finish(&place, upload, size, &stated, !is_new_only)).await?;
+    let mut response = (status, [(ETAG, etag)]).into_response();
+    if let Some(text) = answered.and_then(|algorithm| digests.header(algorithm))
+        && let Ok(value) = text.parse()
+    {
+        response.headers_mut().insert(HeaderName::from_static("digest"), value);
+    }
+    Ok(response)
+}
+
+fn begin(
+    place: &Place,
+    headers: &HeaderMap,
+    size: Option<u64>,
+    more: &[Algorithm],
+) -> Result<Upload, Failure> {
+    place.check_writable()?;
+    let before = place.status()?;
+    match before.map(|status| status.kind) {
+        None | Some(Kind::File) => {}
+        Some(Kind::Directory) => return Err(Failure::new(405, "Is a directory")),
+        Some(Kind::Link | Kind::Special) => {
+            return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
+        }
+    }
+    let etag = before.as_ref().map(etag);
+    let version = before.as_ref().zip(etag.as_deref());
+    let version = version.map(|(status, etag)| Version { etag, modified: modified(status) });
+    if conditions::check(headers, version, true) != Outcome::GoOn {
+        return Err(Failure::new(412, "Precondition failed"));
+    }
+    place.check_parent()?;
+    let algorithms = Algorithm::ALWAYS.into_iter().chain(more.iter().copied());
+    place.root.upload(size, algorithms).map_err(|error| Failure::of(&error))
+}
+
+/// Writes the body. One batch is written while the next one is gathered.
+async fn receive(connection: &Connection, upload: Upload, body: &mut Body) -> Result<Upload, Failure> {
+    let mut writing = write(upload, Vec::new());
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    loop {
+        let data = match next_data(body).await {
+            None => break,
+            Some(Ok(data)) => data,
+            Some(Err(error)) => {
+                drop(written(writing).await);
+                return Err(Failure::bad(format_args!("the body ended too early: {error}")));
+            }
+        };
+        connection.asks();
+        bytes += data.len();
+        batch.push(data);
+        if bytes >= BATCH_BYTES {
+            writing = write(written(writing).await?, std::mem::take(&mut batch));
+            bytes = 0;
+        }
+    }
+    let upload = written(writing).await?;
+    written(write(upload, batch)).await
+}
+
+type Writing = JoinHandle<io::Result<Upload>>;
+
+fn write(mut upload: Upload, batch: Vec<Bytes>) -> Writing {
+    spawn_blocking(move || {
+        batch.iter().try_for_each(|bytes| upload.write(bytes))?;
+        Ok(upload)
+    })
+}
+
+async fn written(writing: Writing) -> Result<Upload, Failure> {
+    let written = writing.await.map_err(|_| Failure::new(500, "a bug in this program ended its thread"))?;
+    written.map_err(|error| Failure::of(&error))
+}
+
+fn finish(
+    place: &Place,
+    mut upload: Upload,
+    size: Option<u64>,
+    stated: &DigestSet,
+    replace: bool,
+) -> Result<(StatusCode, String, DigestSet), Failure> {
+    if size.is_some_and(|size| size != upload.bytes) {
+        return Err(Failure::bad("the body is not as long as its head says"));
+    }
+    let digests = upload.digests();
+    if let Some(algorithm) = stated.differs_from(&digests) {
+        let text = |set: &DigestSet| set.get(algorithm).map(hex).unwrap_or_default();
+        let (name, was, is) = (algorithm.name(), text(stated), text(&digests));
+        return Err(Failure::new(
+            412,
+            format_args!("checksum mismatch: {name} {was} was stated, {is} arrived"),
+        ));
+    }
+    place.make_parent()?;
+    let existed = place.status()?.is_some();
+    let status = upload.publish(&place.path, replace, &digests).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
+        _ => Failure::of(&error),
+    })?;
+    let code = match (existed, place.root.rules) {
+        (false, _) => StatusCode::CREATED,
+        (true, WebDavRules::Grid) => StatusCode::OK,
+        (true, WebDavRules::Rfc4918) => StatusCode::NO_CONTENT,
+    };
+    Ok((code, etag(&status), digests))
+}

@@ -1,0 +1,245 @@
+//! Closed recordings as files that do not change: each datastream is one, with the bytes of its [`ScanLayout`](skyhaul::recording::ScanLayout),
+//! as a mount shows it.
+//!
+//! ```text
+//!   /recordings/n26c3_mh_no0001 ─ stamps of its indexes: as known? ─▶ what is known of it
+//!                                                         └─ no ─▶ open, and note it
+//! ```
+//!
+//! A recording whose recorder still runs is no file, and neither is a scan without an index: nobody can say that it is whole. If a disk
+//! does not respond, a scan is refused and not shown with less than it has. The entity tag is a digest of what the indexes say of
+//! the content: lengths and checksums of all chunks.
+//!
+//! Limits: [`MAX_OPEN`] recordings stay open, [`MAX_KNOWN`] are known without being opened again.
+
+use super::digests::{Algorithm, DigestSet};
+use super::failure::Failure;
+use ring::digest::{Context, SHA256};
+use skyhaul::auth::hex;
+use skyhaul::io::lock::lock;
+use skyhaul::recording::{
+    DISK_ANSWER_TIMEOUT, ExtentContent, OpenError, Recording, ScanLayout, ScanNames, State, ask_disks,
+};
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+/// Recordings that stay open.
+const MAX_OPEN: usize = 16;
+/// Recordings of which is known what they are.
+const MAX_KNOWN: usize = 65_536;
+
+/// Length, time and number of an index on each disk that has one.
+type Stamps = Vec<Option<(u64, Option<SystemTime>, u64)>>;
+
+/// A recording as a file.
+#[derive(Clone, Debug)]
+pub(super) struct RecordingFile {
+    pub(super) name: String,
+    /// Its scan, and its number among the datastreams of it.
+    label: String,
+    datastream: usize,
+    pub(super) bytes: u64,
+    /// Bytes of it that are fill because they are on no disk.
+    pub(super) missing: u64,
+    pub(super) etag: String,
+    pub(super) modified: SystemTime,
+    crc32c: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamps: Stamps,
+    files: Vec<RecordingFile>,
+}
+
+/// The recordings on some disks.
+#[derive(Debug)]
+pub(super) struct Recordings {
+    disks: Vec<PathBuf>,
+    known: Mutex<HashMap<String, Arc<Known>>>,
+    open: Mutex<VecDeque<(String, Stamps, Arc<Recording>)>>,
+    /// Digests that were computed, by entity tag.
+    digests: Mutex<HashMap<String, DigestSet>>,
+}
+
+impl Recordings {
+    pub(super) fn new(disks: Vec<PathBuf>) -> Self {
+        let (known, open, digests) = Default::default();
+        Self { disks, known, open, digests }
+    }
+
+    /// All of them, by name.
+    pub(super) fn list(&self) -> Result<Vec<RecordingFile>, Failure> {
+        let names = ScanNames::on(&self.disks, DISK_ANSWER_TIMEOUT);
+        if let Some(disk) = names.silent_disks.first() {
+            return Err(Failure::busy(format_args!("{} does not respond", disk.display())));
+        }
+        if let Some((disk, error)) = names.unreadable_disks.first() {
+            return Err(Failure::new(500, format_args!("read disk {}: {error}", disk.display())));
+        }
+        let mut files = Vec::new();
+        for label in &names.labels {
+            match self.scan(label) {
+                Ok(known) => files.extend(known.files.iter().cloned()),
+                Err(failure) if failure.is_not_found() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
+    }
+
+    /// The one of this name.
+    pub(super) fn find(&self, name: &str) -> Result<RecordingFile, Failure> {
+        // A further datastream is named after its scan.
+        let labels = [Some(name), name.rfind("_ds").map(|at| &name[..at])];
+        for label in labels.into_iter().flatten() {
+            match self.scan(label) {
+                Ok(known) => {
+                    if let Some(file) = known.files.iter().find(|file| file.name == name) {
+                        return Ok(file.clone());
+                    }
+                }
+                Err(failure) if failure.is_not_found() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::not_found())
+    }
+
+    /// Opened, with its place among the datastreams.
+    pub(super) fn open(&self, file: &RecordingFile) -> Result<(Arc<Recording>, usize), Failure> {
+        let stamps = self.stamps(&file.label);
+        if let Some((.., recording)) =
+            lock(&self.open).iter().find(|(label, of, _)| *label == file.label && *of == stamps)
+        {
+            return Ok((Arc::clone(recording), file.datastream));
+        }
+        let recording = Arc::new(self.opened(&file.label)?);
+        self.note_open(&file.label, stamps, &recording);
+        // It may be another one by now.
+        match file_of(&recording, file.datastream) {
+            Some(now) if now.etag == file.etag => Ok((recording, file.datastream)),
+            _ => Err(Failure::busy("the recording changed")),
+        }
+    }
+
+    /// The digests that are known of a file: those that follow from its index, and those that were computed.
+    pub(super) fn digests(&self, file: &RecordingFile) -> DigestSet {
+        let mut set = lock(&self.digests).get(&file.etag).cloned().unwrap_or_default();
+        if let Some(crc) = file.crc32c {
+            set.set(Algorithm::Crc32c, &crc.to_be_bytes());
+        }
+        set
+    }
+
+    /// Keeps digests that were computed.
+    pub(super) fn keep_digests(&self, file: &RecordingFile, digests: &DigestSet) {
+        let mut all = lock(&self.digests);
+        if all.len() >= MAX_KNOWN {
+            all.clear();
+        }
+        all.entry(file.etag.clone()).or_default().merge(digests);
+    }
+
+    fn scan(&self, label: &str) -> Result<Arc<Known>, Failure> {
+        let stamps = self.stamps(label);
+        if stamps.iter().all(Option::is_none) {
+            return Err(Failure::not_found());
+        }
+        if let Some(known) = lock(&self.known).get(label).filter(|known| known.stamps == stamps) {
+            return Ok(Arc::clone(known));
+        }
+        let recording = Arc::new(self.opened(label)?);
+        let files = (0..recording.datastreams.len()).filter_map(|at| file_of(&recording, at)).collect();
+        let known = Arc::new(Known { stamps: stamps.clone(), files });
+        self.note_open(label, stamps, &recording);
+        let mut all = lock(&self.known);
+        if all.len() >= MAX_KNOWN {
+            all.clear();
+        }
+        all.insert(label.to_owned(), Arc::clone(&known));
+        Ok(known)
+    }
+
+    /// Opened, if it is a closed recording that can be read as a whole.
+    fn opened(&self, label: &str) -> Result<Recording, Failure> {
+        let recording = Recording::open(self.disks.iter(), label).map_err(|error| match error {
+            OpenError::Label(_) | OpenError::NotFound(_) => Failure::not_found(),
+            OpenError::NoDisk { error, .. } => Failure::busy(error),
+        })?;
+        if let Some(disk) = recording.silent_disks().next() {
+            return Err(Failure::busy(format_args!("{} does not respond", disk.display())));
+        }
+        match recording.state {
+            State::Ended | State::Interrupted => Ok(recording),
+            State::Live | State::Unindexed => Err(Failure::not_found()),
+        }
+    }
+
+    fn note_open(&self, label: &str, stamps: Stamps, recording: &Arc<Recording>) {
+        let mut open = lock(&self.open);
+        open.retain(|(of, ..)| of != label);
+        open.push_front((label.to_owned(), stamps, Arc::clone(recording)));
+        open.truncate(MAX_OPEN);
+    }
+
+    /// The stamps of a scan's indexes. They change with each chunk that is recorded, and when the recorder ends.
+    fn stamps(&self, label: &str) -> Stamps {
+        let index = PathBuf::from(label).join(format!("{label}.index"));
+        let stamps = ask_disks(&self.disks, DISK_ANSWER_TIMEOUT, move |_, disk, _| {
+            use std::os::unix::fs::MetadataExt;
+            let status = std::fs::symlink_metadata(disk.join(&index)).ok()?;
+            Some((status.len(), status.modified().ok(), status.ino()))
+        });
+        stamps.into_iter().map(Option::flatten).collect()
+    }
+}
+
+fn file_of(recording: &Recording, datastream: usize) -> Option<RecordingFile> {
+    let stream = recording.datastreams.get(datastream)?;
+    let layout = recording.layout(datastream);
+    let mut content = Context::new(&SHA256);
+    let session = recording.sessions.first().map(|of| of.session.as_str()).unwrap_or_default();
+    content.update(format!("{session} {}\n", stream.name).as_bytes());
+    let mut missing = 0;
+    for extent in &layout.extents {
+        let what = match &extent.content {
+            ExtentContent::Chunk(entry) => match &entry.record {
+                Some(record) => format!("{:08x}", record.crc32c),
+                None => format!("file {}", entry.number),
+            },
+            ExtentContent::Missing(_) => {
+                missing += extent.bytes;
+                "missing".to_owned()
+            }
+        };
+        content.update(format!("{} {} {what}\n", extent.offset, extent.bytes).as_bytes());
+    }
+    let etag = format!("\"{}\"", hex(&content.finish().as_ref()[..16]));
+    let times =
+        recording.indexes.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()?.modified().ok());
+    Some(RecordingFile {
+        name: stream.name.clone(),
+        label: recording.label.as_str().to_owned(),
+        datastream,
+        bytes: layout.bytes(),
+        missing,
+        etag,
+        modified: times.max().unwrap_or(SystemTime::UNIX_EPOCH),
+        crc32c: crc32c_of(&layout),
+    })
+}
+
+/// CRC-32C of the whole from those of its chunks, without reading them; `None` if not every byte is in a chunk with one.
+fn crc32c_of(layout: &ScanLayout) -> Option<u32> {
+    layout.extents.iter().try_fold(0, |crc, extent| match &extent.content {
+        ExtentContent::Chunk(entry) => {
+            let record = entry.record.as_ref().filter(|record| record.bytes == extent.bytes)?;
+            Some(crc32c::crc32c_combine(crc, record.crc32c, usize::try_from(extent.bytes).ok()?))
+        }
+        ExtentContent::Missing(_) => None,
+    })
+}

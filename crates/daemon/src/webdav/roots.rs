@@ -1,0 +1,219 @@
+//! Directories that are served, and uploads into them.
+//!
+//! ```text
+//!   PUT ─▶ ROOT/.skyhaul-uploads/3f…  bytes, digests ─▶ sync ─▶ rename to its path ─▶ sync of the directory
+//! ```
+//!
+//! An upload has no path that a client can name until it is whole. What a killed server left behind is removed when the next one starts;
+//! the directory of uploads is locked, so two servers cannot have one root.
+//!
+//! Limits: a root is one file system. No symbolic link is followed or shown.
+
+use super::digests::{Algorithm, DigestSet, Digester};
+use skyhaul::auth::{hex, random};
+use skyhaul::io::disk::tree::{Kind, Status};
+use skyhaul::io::disk::{Tree, attribute, capacity_bytes, free_bytes, set_attribute};
+use skyhaul::io::file::failed;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The directory of uploads in a root; it is not served.
+const UPLOADS: &str = ".skyhaul-uploads";
+/// The attribute that keeps the digests of a file.
+const DIGESTS: &str = "user.skyhaul.digests";
+
+/// Which rules hold where engines of the field and RFC 4918 differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebDavRules {
+    /// As storage of the grid does: an upload makes the directories above it, a directory is removed or replaced only when it is empty,
+    /// and what replaces something is answered with 200 or 201.
+    #[default]
+    Grid,
+    /// As RFC 4918 says: no directory is made above what is made, directories are removed and copied with all that is in them, and what
+    /// replaces something is answered with 204.
+    Rfc4918,
+}
+
+/// A directory that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedDirectory {
+    /// The first name of its paths.
+    pub name: String,
+    /// The directory.
+    pub directory: PathBuf,
+    /// Whether clients may change what is in it.
+    pub is_writable: bool,
+    /// Which rules hold there.
+    pub rules: WebDavRules,
+}
+
+/// An open root.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) name: String,
+    pub(super) tree: Tree,
+    pub(super) is_writable: bool,
+    pub(super) rules: WebDavRules,
+    _lock: Option<Arc<File>>,
+}
+
+impl Root {
+    pub(super) fn open(of: &ServedDirectory) -> io::Result<Self> {
+        let named = |error: io::Error| failed("serve directory", &of.directory, &error);
+        let tree = Tree::open(&of.directory).map_err(named)?.shared();
+        let uploads = Path::new(UPLOADS);
+        let lock = match of.is_writable {
+            false => None,
+            true => {
+                tree.make_dirs(uploads).map_err(named)?;
+                let lock = tree.hold(uploads).map_err(named)?;
+                for name in tree.list(uploads).map_err(named)? {
+                    tree.remove(&uploads.join(name)).map_err(named)?;
+                }
+                Some(lock)
+            }
+        };
+        Ok(Self { name: of.name.clone(), tree, is_writable: of.is_writable, rules: of.rules, _lock: lock })
+    }
+
+    /// Whether a path is of the directory of uploads.
+    pub(super) fn is_hidden(path: &Path) -> bool {
+        path.iter().next().is_some_and(|first| first == UPLOADS)
+    }
+
+    /// What is at a path, links and special files included.
+    pub(super) fn status(&self, path: &Path) -> io::Result<Option<Status>> {
+        match self.tree.status(path) {
+            // A file stands where a directory should be.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Files and directories in a directory, by name.
+    pub(super) fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<(String, Status)>> {
+        let all = self.tree.entries(path, most)?.into_iter().filter_map(|(name, status)| {
+            let is_shown = matches!(status.kind, Kind::File | Kind::Directory);
+            let is_hidden = path.as_os_str().is_empty() && name == UPLOADS;
+            Some((name.into_string().ok()?, status)).filter(|_| is_shown && !is_hidden)
+        });
+        Ok(all.collect())
+    }
+
+    /// Available and used bytes of its file system.
+    pub(super) fn space(&self) -> io::Result<(u64, u64)> {
+        let (free, all) = (free_bytes(self.tree.path())?, capacity_bytes(self.tree.path())?);
+        Ok((free, all.saturating_sub(free)))
+    }
+
+    /// Begins an upload, of `size` bytes if that is known. These digests of it are computed.
+    pub(super) fn upload(
+        self: &Arc<Self>,
+        size: Option<u64>,
+        algorithms: impl IntoIterator<Item = Algorithm>,
+    ) -> io::Result<Upload> {
+        if let Some(size) = size
+            && self.space()?.0 < size
+        {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let name = Path::new(UPLOADS).join(hex(&random::<16>()?));
+        let (file, _) = self.tree.write(&name, false)?;
+        let digester = Some(Digester::new(algorithms));
+        let upload = Upload { root: Arc::clone(self), name, file, digester, bytes: 0, is_named: false };
+        // As other files that are made here; its directory decides who reads it.
+        upload.file.set_permissions(Permissions::from_mode(0o644))?;
+        Ok(upload)
+    }
+
+    /// Makes the name of `path` durable.
+    pub(super) fn sync_directory_of(&self, path: &Path) -> io::Result<()> {
+        self.tree.directory(path.parent().unwrap_or(Path::new("")))?.sync_all()
+    }
+}
+
+/// A file that arrives. It is removed when this is dropped, unless it has its name by then.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) root: Arc<Root>,
+    name: PathBuf,
+    pub(super) file: File,
+    digester: Option<Digester>,
+    pub(super) bytes: u64,
+    is_named: bool,
+}
+
+impl Upload {
+    /// Bytes that follow those before.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if let Some(digester) = &mut self.digester {
+            digester.update(bytes);
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The digests of all that was written; once.
+    pub(super) fn digests(&mut self) -> DigestSet {
+        self.digester.take().map(Digester::finish).unwrap_or_default()
+    }
+
+    /// Makes the file durable and gives it its name; returns its status there.
+    pub(super) fn publish(mut self, to: &Path, replace: bool, digests: &DigestSet) -> io::Result<Status> {
+        keep_digests(&self.file, digests);
+        self.file.sync_all()?;
+        self.root.tree.rename(&self.name, to, replace)?;
+        self.is_named = true;
+        self.root.sync_directory_of(to)?;
+        let status = self.root.tree.status(to)?;
+        status.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // What stays is removed at the next start.
+            let _ = self.root.tree.remove(&self.name);
+        }
+    }
+}
+
+/// Keeps digests beside a file. Without a place for them they are computed when they are asked for.
+pub(super) fn keep_digests(file: &File, digests: &DigestSet) {
+    if let Ok(status) = file.metadata()
+        && let Ok(modified) = status.modified()
+    {
+        let _ = set_attribute(file, DIGESTS, digests.kept(status.len(), modified).as_bytes());
+    }
+}
+
+/// The digests that are kept of a file as it is now.
+pub(super) fn kept_digests(file: &File) -> DigestSet {
+    let Ok(Some(text)) = attribute(file, DIGESTS) else { return DigestSet::default() };
+    let status = file.metadata().and_then(|status| Ok((status.len(), status.modified()?)));
+    status.map_or_else(|_| DigestSet::default(), |(size, modified)| DigestSet::of_kept(&text, size, modified))
+}
+
+/// When a file was changed.
+pub(super) fn modified(status: &Status) -> SystemTime {
+    let (seconds, nanos) = status.modified;
+    UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), nanos)
+}
+
+/// The entity tag of a file: another file, size or time has another one.
+pub(super) fn etag(status: &Status) -> String {
+    let (seconds, nanos) = status.modified;
+    format!("\"{:x}-{:x}-{seconds:x}.{nanos:x}\"", status.inode, status.size)
+}
+
+impl std::fmt::Debug for Digester {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Digester")
+    }
+}

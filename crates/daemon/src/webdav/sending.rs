@@ -1,0 +1,328 @@
+//! GET and HEAD: an object, whole or in ranges, with its version and digests.
+//!
+//! ```text
+//!   head ─▶ object ─▶ conditions ─▶ digest, if one is wanted ─▶ ranges ─▶ 200, 206 (one part or multipart/byteranges), 304, 412, 416
+//! ```
+
+use super::byte_ranges::{self, Asked};
+use super::conditions::{self, Outcome, Version};
+use super::digests::{Algorithm, DigestSet, Digester, wanted};
+use super::door::{Door, Target};
+use super::failure::Failure;
+use super::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part, Source};
+use super::recordings::{RecordingFile, Recordings};
+use super::request_path::escaped;
+use super::roots::{Root, etag, keep_digests, kept_digests, modified};
+use crate::http::Connection;
+use axum::body::{Body, Bytes};
+use axum::http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+use skyhaul::auth::{hex, random};
+use skyhaul::io::disk::tree::{Kind, Status};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// Names that a directory is shown with.
+pub(super) const MAX_LISTED: usize = 100_000;
+/// `Digest` and its kin.
+const DIGEST: HeaderName = HeaderName::from_static("digest");
+/// Bytes of a recording that are fill in place of missing ones.
+const MISSING_BYTES: HeaderName = HeaderName::from_static("skyhaul-missing-bytes");
+
+/// What is sent.
+#[derive(Clone)]
+pub(super) enum Object {
+    File { root: Arc<Root>, path: PathBuf, file: Arc<File>, status: Status },
+    Recording { all: Arc<Recordings>, file: Arc<RecordingFile> },
+}
+
+impl Object {
+    /// A file of a root.
+    pub(super) fn of_root(root: &Arc<Root>, path: &Path) -> Result<Self, Failure> {
+        let status = root.status(path).map_err(|error| Failure::reading(&error))?;
+        match status.map(|status| status.kind) {
+            Some(Kind::File) => {}
+            Some(Kind::Link | Kind::Special) => {
+                return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
+            }
+            Some(Kind::Directory) | None => return Err(Failure::not_found()),
+        }
+        let (file, _) = root.tree.read(path, false).map_err(|error| Failure::reading(&error))?;
+        // What is open may be another file by now.
+        let status = Status::of_file(&file).map_err(|error| Failure::reading(&error))?;
+        Ok(Self::File { root: Arc::clone(root), path: path.to_owned(), file: Arc::new(file), status })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::File { status, .. } => status.size,
+            Self::Recording { file, .. } => file.bytes,
+        }
+    }
+
+    fn modified(&self) -> SystemTime {
+        match self {
+            Self::File { status, .. } => modified(status),
+            Self::Recording { file, .. } => file.modified,
+        }
+    }
+
+    fn etag(&self) -> String {
+        match self {
+            Self::File { status, .. } => etag(status),
+            Self::Recording { file, .. } => file.etag.clone(),
+        }
+    }
+
+    pub(super) fn digests(&self) -> DigestSet {
+        match self {
+            Self::File { file, .. } => kept_digests(file),
+            Self::Recording { all, file } => all.digests(file),
+        }
+    }
+
+    /// Keeps digests, if there is a place for them that may be changed.
+    fn keep(&self, digests: &DigestSet) {
+        match self {
+            Self::File { root, path, file, .. } => {
+                // The file that is open may be changed only through the name that it still has.
+                let is_named = root.status(path).ok().flatten().is_some_and(|now| {
+                    Status::of_file(file)
+                        .is_ok_and(|open| (open.device, open.inode) == (now.device, now.inode))
+                });
+                if root.is_writable && is_named {
+                    let mut all = kept_digests(file);
+                    all.merge(digests);
+                    keep_digests(file, &all);
+                }
+            }
+            Self::Recording { all, file } => all.keep_digests(file, digests),
+        }
+    }
+
+    pub(super) fn source(&self) -> Result<Source, Failure> {
+        Ok(match self {
+            Self::File { file, .. } => Source::File(Arc::clone(file)),
+            Self::Recording { all, file } => {
+                let (recording, datastream) = all.open(file)?;
+                let reader = recording.range_reader(datastream, super::outgoing::HELD_PIECES);
+                Source::Recording(Box::new(reader.map_err(|error| Failure::of(&error))?))
+            }
+        })
+    }
+
+    /// Reads all of it for a digest; nothing if `stop` is set meanwhile.
+    fn compute(&self, door: &Door, algorithm: Algorithm, stop: &AtomicBool) -> Result<DigestSet, Failure> {
+        let parts = VecDeque::from([Part::Range(0..self.size())]);
+        let mut reader = BodyReader::new(self.source()?, parts, &door.memory);
+        let mut digester = Digester::new([algorithm]);
+        while let Some(bytes) = reader.next_waiting(stop).map_err(|error| Failure::of(&error))? {
+            digester.update(&bytes);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::busy("interrupted"));
+        }
+        let digests = digester.finish();
+        self.keep(&digests);
+        Ok(digests)
+    }
+}
+
+/// The reply to GET or HEAD.
+pub(super) async fn reply(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    target: Target,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let is_get = method == Method::GET;
+    let opened = {
+        let door = Arc::clone(door);
+        door.clone().blocking(connection, move |_| open(&door, target)).await?
+    };
+    let object = match opened {
+        Opened::Object(object) => object,
+        Opened::Directory(text) => return Ok(directory(text)),
+    };
+    let etag = object.etag();
+    let version = Version { etag: &etag, modified: object.modified() };
+    let mut head = HeaderMap::new();
+    put(&mut head, ETAG, &etag);
+    put(&mut head, LAST_MODIFIED, &httpdate::fmt_http_date(version.modified));
+    match conditions::check(headers, Some(version), false) {
+        Outcome::GoOn => {}
+        Outcome::NotModified => return Ok(response(StatusCode::NOT_MODIFIED, head, Body::empty())),
+        Outcome::Failed => return Err(Failure::new(412, "Precondition failed: it is another version")),
+    }
+    if let Some(text) = digest(door, connection, &object, headers).await? {
+        put(&mut head, DIGEST, &text);
+    }
+    if let Object::Recording { file, .. } = &object
+        && file.missing > 0
+    {
+        put(&mut head, MISSING_BYTES, &file.missing.to_string());
+    }
+    put(&mut head, ACCEPT_RANGES, "bytes");
+    put(&mut head, CONTENT_TYPE, "application/octet-stream");
+    put(&mut head, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let size = object.size();
+    let range = headers.get(RANGE).filter(|_| is_get && conditions::is_range_of(headers, version));
+    let asked = range
+        .and_then(|range| range.to_str().ok())
+        .map_or(Asked::Whole, |range| byte_ranges::parse(range, size));
+    let (status, parts) = match asked {
+        Asked::Whole => (StatusCode::OK, VecDeque::from([Part::Range(0..size)])),
+        Asked::Unsatisfiable => {
+            let text = "Range not satisfiable: it begins behind the end";
+            return Err(Failure::new(416, text).with(CONTENT_RANGE, &format!("bytes */{size}")));
+        }
+        Asked::Parts(parts) => (StatusCode::PARTIAL_CONTENT, parted(&mut head, &parts, size)?),
+    };
+    let bytes = parts.iter().map(Part::bytes).sum::<u64>();
+    put(&mut head, CONTENT_LENGTH, &bytes.to_string());
+    let body = if is_get { body(door, connection, object, parts, bytes).await? } else { Body::empty() };
+    Ok(response(status, head, body))
+}
+
+enum Opened {
+    Object(Object),
+    /// Its names as text.
+    Directory(String),
+}
+
+fn open(door: &Door, target: Target) -> Result<Opened, Failure> {
+    let names = |names: Vec<(String, bool)>| {
+        let line = |(name, is_directory): &(String, bool)| {
+            let end = if *is_directory { "/\n" } else { "\n" };
+            escaped(name) + end
+        };
+        Opened::Directory(names.iter().map(line).collect())
+    };
+    match target {
+        Target::Top => Ok(names(door.top().map(|name| (name.to_owned(), true)).collect())),
+        Target::Recordings(all) => {
+            Ok(names(all.list()?.into_iter().map(|file| (file.name, false)).collect()))
+        }
+        Target::Recording(all, name) => {
+            let file = Arc::new(all.find(&name)?);
+            Ok(Opened::Object(Object::Recording { all, file }))
+        }
+        Target::Path(root, path) => {
+            let status = root.status(&path).map_err(|error| Failure::reading(&error))?;
+            if status.is_some_and(|status| status.kind == Kind::Directory) {
+                let entries = root.entries(&path, MAX_LISTED).map_err(|error| Failure::reading(&error))?;
+                let is_directory = |status: Status| status.kind == Kind::Directory;
+                return Ok(names(
+                    entries.into_iter().map(|(name, status)| (name, is_directory(status))).collect(),
+                ));
+            }
+            Object::of_root(&root, &path).map(Opened::Object)
+        }
+    }
+}
+
+fn directory(text: String) -> Response {
+    let mut head = HeaderMap::new();
+    put(&mut head, CONTENT_TYPE, "text/plain; charset=utf-8");
+    put(&mut head, CONTENT_LENGTH, &text.len().to_string());
+    response(StatusCode::OK, head, Body::from(text))
+}
+
+/// The value of `Digest`, if one is wanted: a known one of those that are wanted most, or else the first of them, computed now.
+async fn digest(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    object: &Object,
+    headers: &HeaderMap,
+) -> Result<Option<String>, Failure> {
+    let wanted = wanted(headers);
+    let Some(first) = wanted.first().copied() else { return Ok(None) };
+    let (of, object, door) = (object.clone(), object.clone(), Arc::clone(door));
+    let known = door.clone().blocking(connection, move |_| Ok(of.digests())).await?;
+    if let Some(text) = wanted.iter().find_map(|algorithm| known.header(*algorithm)) {
+        return Ok(Some(text));
+    }
+    let Ok(_place) = Arc::clone(&door.computing).acquire_owned().await else { return Ok(None) };
+    let computed = door.clone().blocking(connection, move |stop| object.compute(&door, first, stop)).await?;
+    Ok(computed.header(first))
+}
+
+/// The parts of a reply with ranges, and what its head says of them.
+fn parted(head: &mut HeaderMap, ranges: &[Range<u64>], size: u64) -> Result<VecDeque<Part>, Failure> {
+    let place = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end - 1);
+    if let [one] = ranges {
+        put(head, CONTENT_RANGE, &place(one));
+        return Ok(VecDeque::from([Part::Range(one.clone())]));
+    }
+    let boundary = hex(&random::<12>().map_err(|error| Failure::of(&error))?);
+    let mut parts = VecDeque::new();
+    for (at, range) in ranges.iter().enumerate() {
+        let begin = if at == 0 { "" } else { "\r\n" };
+        let text = format!(
+            "{begin}--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: {}\r\n\r\n",
+            place(range)
+        );
+        parts.push_back(Part::Text(Bytes::from(text)));
+        parts.push_back(Part::Range(range.clone()));
+    }
+    parts.push_back(Part::Text(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    put(head, CONTENT_TYPE, &format!("multipart/byteranges; boundary={boundary}"));
+    Ok(parts)
+}
+
+async fn body(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    object: Object,
+    parts: VecDeque<Part>,
+    bytes: u64,
+) -> Result<Body, Failure> {
+    let places = match object {
+        Object::File { .. } => &door.bodies,
+        Object::Recording { .. } => &door.recording_bodies,
+    };
+    let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+        return Err(Failure::busy("as many objects are being transferred as may be at a time"));
+    };
+    let memory = door.memory.clone();
+    let is_small = bytes <= MAX_AT_ONCE_BYTES;
+    let begun = door
+        .blocking(connection, move |stop| {
+            let mut reader = BodyReader::new(object.source()?, parts, &memory);
+            let mut all = Vec::new();
+            while is_small
+                && let Some(bytes) = reader.next_waiting(stop).map_err(|error| Failure::of(&error))?
+            {
+                all.extend_from_slice(&bytes);
+            }
+            Ok((reader, all))
+        })
+        .await?;
+    match begun {
+        (_, all) if is_small => Ok(Body::from(all)),
+        (reader, _) => Ok(Body::new(FileBody::new(reader, bytes, Arc::clone(connection), place))),
+    }
+}
+
+fn put(head: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        head.insert(name, value);
+    }
+}
+
+fn response(status: StatusCode, head: HeaderMap, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = head;
+    response
+}
