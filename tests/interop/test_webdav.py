@@ -1,0 +1,151 @@
+"""Programs of the field read and write what `skyhaul serve` offers over HTTP and WebDAV: curl, davix, rclone and litmus, each as its
+users call it."""
+
+import hashlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import zlib
+
+import pytest
+from conftest import BINARY, free_port
+
+STATION = """[station]
+listen = "127.0.0.1:0"
+memory = "64MiB"
+[[station.disk]]
+path = "{disk}"
+[[station.input]]
+name = "a"
+listen = ["udp://127.0.0.1:{input}"]
+memory = "64MiB"
+[http]
+listen = "127.0.0.1:0"
+recordings = true
+[[http.root]]
+name = "exp"
+directory = "{root}"
+write = true
+[[http.root]]
+name = "strict"
+directory = "{strict}"
+write = true
+rules = "rfc4918"
+"""
+
+
+def program(name, package):
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed (apt-get install {package})")
+    return name
+
+
+def call(*words, expect=(0,)):
+    done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    assert done.returncode in expect, f"{words}: exit {done.returncode}\n{said}"
+    return said
+
+
+class Site:
+    """A station that serves two directories; `url` is that of the one with the rules of the grid."""
+
+    def __init__(self, directory):
+        self.root, self.strict, disk = (directory / name for name in ("exp", "strict", "disk"))
+        for one in (self.root, self.strict, disk):
+            one.mkdir()
+        config, self.log = directory / "station.toml", directory / "log"
+        config.write_text(STATION.format(disk=disk, root=self.root, strict=self.strict, input=free_port()))
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([str(BINARY), "serve", "--config", str(config)], stdin=subprocess.DEVNULL, stderr=log)
+        end = time.monotonic() + 60
+        while not (found := re.search(r"files on (http://\S+)", self.log.read_text())):
+            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
+            time.sleep(0.02)
+        self.server = found[1]
+        self.url = self.server + "/exp"
+
+
+@pytest.fixture
+def site(skyhaul, tmp_path):
+    del skyhaul  # it is there
+    site = Site(tmp_path)
+    yield site
+    site.process.send_signal(signal.SIGINT)
+    assert site.process.wait(60) == 0, site.log.read_text()
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(random.Random(34).randbytes(9_000_017))
+    return path
+
+
+def test_curl(site, data, tmp_path):
+    curl = (program("curl", "curl"), "--fail", "--silent", "--show-error")
+    whole = data.read_bytes()
+    call(*curl, "--upload-file", data, f"{site.url}/a/b/f")
+    assert (site.root / "a/b/f").read_bytes() == whole
+    # Without a length, from a pipe.
+    with data.open("rb") as pipe:
+        subprocess.run([*curl, "--upload-file", "-", f"{site.url}/piped"], stdin=pipe, check=True, timeout=120)
+    assert (site.root / "piped").read_bytes() == whole
+    got = tmp_path / "got"
+    got.write_bytes(whole[:1_000_000])
+    call(*curl, "--continue-at", "-", "--output", got, f"{site.url}/a/b/f")
+    assert got.read_bytes() == whole
+    head = call(*curl, "--head", "--header", "Want-Digest: adler32", f"{site.url}/a/b/f")
+    assert f"Digest: adler32={zlib.adler32(whole):08x}" in head
+    call(*curl, "--request", "DELETE", f"{site.url}/a/b/f")
+    assert not (site.root / "a/b/f").exists()
+
+
+def test_davix(site, data, tmp_path):
+    program("davix-put", "davix")
+    whole = data.read_bytes()
+    call("davix-mkdir", f"{site.url}/d")
+    call("davix-put", data, f"{site.url}/d/f")
+    assert (site.root / "d/f").read_bytes() == whole
+    call("davix-get", f"{site.url}/d/f", tmp_path / "got")
+    assert (tmp_path / "got").read_bytes() == whole
+    listed = call("davix-ls", "-l", f"{site.url}/d")
+    assert re.search(rf"\b{len(whole)}\b.*\bf$", listed, re.MULTILINE), listed
+    # davix-mv 0.8.4 exits with 255 when it has moved a file, too.
+    call("davix-mv", f"{site.url}/d/f", f"{site.url}/d/g", expect=(0, 255))
+    assert (site.root / "d/g").read_bytes() == whole and not (site.root / "d/f").exists()
+    call("davix-rm", f"{site.url}/d/g")
+    assert not (site.root / "d/g").exists()
+    call("davix-get", f"{site.url}/d/g", tmp_path / "none", expect=range(1, 256))
+
+
+def test_rclone(site, tmp_path):
+    rclone = (program("rclone", "rclone"), "--config", "/dev/null", "--webdav-url", site.server, "--retries", "1")
+    tree = tmp_path / "tree"
+    for at in range(30):
+        path = tree / f"d{at % 3}" / f"file {at}.vdif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random.Random(at).randbytes(at * 3001))
+    call(*rclone, "copy", tree, ":webdav:exp/tree")
+    sums = {path.relative_to(tree): hashlib.sha256(path.read_bytes()).hexdigest() for path in tree.rglob("*.vdif")}
+    there = site.root / "tree"
+    assert {path.relative_to(there): hashlib.sha256(path.read_bytes()).hexdigest() for path in there.rglob("*.vdif")} == sums
+    call(*rclone, "check", "--download", tree, ":webdav:exp/tree")
+    call(*rclone, "moveto", ":webdav:exp/tree/d0/file 3.vdif", ":webdav:exp/tree/moved")
+    assert (there / "moved").exists() and not (there / "d0/file 3.vdif").exists()
+    call(*rclone, "copy", ":webdav:exp/tree", tmp_path / "back")
+    assert len([path for path in (tmp_path / "back").rglob("*") if path.is_file()]) == 30
+    call(*rclone, "delete", ":webdav:exp/tree")
+    assert not [path for path in there.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("suite", ["basic", "copymove", "http"])
+def test_litmus(site, suite, tmp_path, monkeypatch):
+    program("litmus", "litmus")
+    monkeypatch.chdir(tmp_path)  # it writes its log here
+    monkeypatch.setenv("TESTS", suite)
+    said = call("litmus", "-k", f"{site.server}/strict/")
+    assert re.search(rf"summary for `{suite}': of (\d+) tests run: \1 passed, 0 failed", said), said
