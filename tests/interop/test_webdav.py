@@ -24,6 +24,7 @@ listen = ["udp://127.0.0.1:{input}"]
 memory = "64MiB"
 [http]
 listen = "127.0.0.1:0"
+{more}
 recordings = true
 [[http.root]]
 name = "exp"
@@ -53,20 +54,24 @@ def call(*words, expect=(0,)):
 class Site:
     """A station that serves two directories; `url` is that of the one with the rules of the grid."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, more=""):
         self.root, self.strict, disk = (directory / name for name in ("exp", "strict", "disk"))
         for one in (self.root, self.strict, disk):
             one.mkdir()
         config, self.log = directory / "station.toml", directory / "log"
-        config.write_text(STATION.format(disk=disk, root=self.root, strict=self.strict, input=free_port()))
+        config.write_text(STATION.format(disk=disk, root=self.root, strict=self.strict, input=free_port(), more=more))
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([str(BINARY), "serve", "--config", str(config)], stdin=subprocess.DEVNULL, stderr=log)
         end = time.monotonic() + 60
-        while not (found := re.search(r"files on (http://\S+)", self.log.read_text())):
+        while not (found := re.search(r"files on (https?://\S+)", self.log.read_text())):
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
             time.sleep(0.02)
         self.server = found[1]
         self.url = self.server + "/exp"
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(60) == 0, self.log.read_text()
 
 
 @pytest.fixture
@@ -74,8 +79,7 @@ def site(skyhaul, tmp_path):
     del skyhaul  # it is there
     site = Site(tmp_path)
     yield site
-    site.process.send_signal(signal.SIGINT)
-    assert site.process.wait(60) == 0, site.log.read_text()
+    site.end()
 
 
 @pytest.fixture
@@ -149,3 +153,31 @@ def test_litmus(site, suite, tmp_path, monkeypatch):
     monkeypatch.setenv("TESTS", suite)
     said = call("litmus", "-k", f"{site.server}/strict/")
     assert re.search(rf"summary for `{suite}': of (\d+) tests run: \1 passed, 0 failed", said), said
+
+
+def test_tls(skyhaul, data, tmp_path):
+    del skyhaul  # it is there
+    program("openssl", "openssl")
+    program("curl", "curl")
+    certificate, key, token = (tmp_path / name for name in ("cert.pem", "key.pem", "token"))
+    call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)  # fmt: skip
+    site = Site(tmp_path, f'certificate = "{certificate}"\nkey = "{key}"\ntoken_file = "{token}"')
+    try:
+        assert site.url.startswith("https://")
+        right = f"Authorization: Bearer {token.read_text().strip()}"
+        curl = ("curl", "--silent", "--show-error", "--cacert", certificate)
+        said = call(*curl, "--verbose", "--fail", "--header", right, "--upload-file", data, f"{site.url}/f")
+        assert "TLSv1.3" in said and "HTTP/1.1 201 Created" in said, said
+        assert (site.root / "f").read_bytes() == data.read_bytes()
+        call(*curl, "--fail", "--header", right, "--output", tmp_path / "got", f"{site.url}/f")
+        assert (tmp_path / "got").read_bytes() == data.read_bytes()
+        assert call(*curl, "--output", "/dev/null", "--write-out", "%{http_code}", f"{site.url}/f") == "401"
+        if shutil.which("davix-get"):
+            davix = ("davix-get", "-k", "-H", right, site.url.replace("https", "davs") + "/f", tmp_path / "davix")
+            call(*davix)
+            assert (tmp_path / "davix").read_bytes() == data.read_bytes()
+        # The token is nowhere in what the server says.
+        assert token.read_text().strip() not in site.log.read_text()
+    finally:
+        site.end()

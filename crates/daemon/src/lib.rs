@@ -29,6 +29,7 @@ pub mod metrics;
 mod rights;
 pub mod schedule;
 pub mod station;
+mod tls;
 pub mod vsi;
 pub mod webdav;
 
@@ -44,6 +45,7 @@ pub mod balancer {
     pub use crate::ejfat::proto;
     pub use crate::ejfat::registry::{Database, DatabaseError, DerivedTokens, Limits, Registry};
     pub use crate::ejfat::report::{ControlPlaneReport, ReservationReport, WorkerReport};
-    pub use crate::ejfat::server::{Server, TlsFiles};
+    pub use crate::ejfat::server::Server;
+    pub use crate::tls::TlsFiles;
     pub use prost_types::Timestamp;
 }

@@ -58,7 +58,10 @@ impl Rights {
             return if given == Some(token) { Ok(()) } else { Err(Denied::NoToken) };
         }
         let named = authority.or_else(|| text(HOST)).unwrap_or_default();
-        let is_own = text(ORIGIN).is_none_or(|from| from.strip_prefix("http://") == Some(named));
+        let is_own = text(ORIGIN).is_none_or(|from| {
+            let host = from.strip_prefix("http://").or_else(|| from.strip_prefix("https://"));
+            host == Some(named)
+        });
         if is_this_host(named) && is_own { Ok(()) } else { Err(Denied::ForeignSite) }
     }
 }

@@ -35,6 +35,7 @@ mod request_path;
 mod roots;
 mod sending;
 
+pub use crate::tls::TlsFiles;
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
@@ -92,6 +93,8 @@ pub struct WebDavOptions {
     pub directories: Vec<ServedDirectory>,
     /// Whether closed recordings are served, as `/recordings/NAME`.
     pub recordings: bool,
+    /// The certificate; without one, everything is sent in plain text.
+    pub tls: Option<TlsFiles>,
 }
 
 /// A running server of files. It stops when dropped.
@@ -101,7 +104,8 @@ impl WebDavServer {
     /// Opens the port and serves. `disks` are those of the recordings.
     ///
     /// # Errors
-    /// The port is taken; or it can be reached from other hosts, and there is no token; or a directory cannot be served.
+    /// The port is taken; or it can be reached from other hosts, and there is no token; or a directory or the
+    /// certificate cannot be used.
     pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
         let rights = Rights::new(token, options.listen)?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
@@ -121,7 +125,7 @@ impl WebDavServer {
             name: "webdav",
             carries: Carries::Files,
             router: Router::new().fallback(handle).with_state(door),
-            tls: None,
+            tls: options.tls.as_ref().map(|files| files.acceptor(&["http/1.1"])).transpose()?,
             connections: Connections::with(total, MAX_PER_ADDRESS),
         };
         HttpServer::start(site, options.listen, std::future::pending).map(Self)

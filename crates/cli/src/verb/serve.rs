@@ -91,7 +91,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
 fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
     let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
     let server = WebDavServer::start(&config.options, token.as_deref(), disks).context("serve files")?;
-    say!("files on http://{}", server.address());
+    let is_encrypted = config.options.tls.is_some();
+    say!("files on {}://{}", if is_encrypted { "https" } else { "http" }, server.address());
     for root in &config.options.directories {
         let access = if root.is_writable { "read and write" } else { "read only" };
         say!("  /{}/: {}, {access}", root.name, crate::print::name(&root.directory));
@@ -99,8 +100,9 @@ fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
     if config.options.recordings {
         say!("  /recordings/: closed recordings, read only");
     }
-    if token.is_some() {
-        listener::warn_of_tokens_at(server.address().ip());
+    if !is_encrypted && !server.address().ip().to_canonical().is_loopback() {
+        let hint = Hint("set `certificate` and `key` of [http], or listen on 127.0.0.1");
+        crate::print::note(&format!("clients send the token and files over the network in plain text{hint}"));
     }
     Ok(server)
 }

@@ -39,6 +39,7 @@ pub use super::super::http::{
 use super::api::{Api, Caller, Refusal, RefusalKind};
 use super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use super::proto::*;
+use crate::tls::TlsFiles;
 use axum::Extension;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -46,18 +47,10 @@ use axum::http::header::CONTENT_LENGTH;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use skyhaul::core::hint::Hint;
-use skyhaul::io::file::{SETTINGS, read_small};
-use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{Error, ServerConfig};
 use tonic::{Code, Status};
 
 /// A running server. It stops when dropped.
@@ -74,7 +67,7 @@ impl Server {
         tls: Option<&TlsFiles>,
         wrong: impl Fn(String) + Send + 'static,
     ) -> io::Result<Server> {
-        let tls = tls.map(TlsFiles::acceptor).transpose()?;
+        let tls = tls.map(|files| files.acceptor(&["h2", "http/1.1"])).transpose()?;
         let door = ServerState::new(api);
         let rights = |speech| from_fn_with_state((door.clone(), speech), check);
         let rest = rest::routes(&door).route_layer(rights(Protocol::Rest));
@@ -251,42 +244,4 @@ calls! {
     chain_load_balancer: ChainLoadBalancerRequest => ChainLoadBalancerReply,
     unchain_load_balancer: UnchainLoadBalancerRequest => UnchainLoadBalancerReply,
     get_chain_graph: GetChainGraphRequest => GetChainGraphReply,
-}
-
-/// Paths of the certificate and its key.
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    /// The certificate and its chain.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-}
-
-impl TlsFiles {
-    /// Reads the files.
-    pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
-        let pem = read_small(&self.certificate, SETTINGS)?;
-        let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-        let chain = chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
-        if chain.is_empty() {
-            return Err(bad(&self.certificate, "certificate", "the file contains none"));
-        }
-        let key = PrivateKeyDer::from_pem_slice(&read_small(&self.key, SETTINGS)?)
-            .map_err(|error| bad(&self.key, "private key", error))?;
-        let config = || -> Result<ServerConfig, Error> {
-            let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-                .with_safe_default_protocol_versions()?
-                .with_no_client_auth()
-                .with_single_cert(chain, key)?;
-            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            Ok(config)
-        };
-        let config = config().map_err(|error| bad(&self.key, "key for the certificate", error))?;
-        Ok(TlsAcceptor::from(Arc::new(config)))
-    }
-}
-
-fn bad(path: &Path, what: &str, error: impl Display) -> io::Error {
-    let text = format!("{} is not a valid {what}: {error}{}", path.display(), Hint("give a PEM file"));
-    io::Error::new(io::ErrorKind::InvalidInput, text)
 }

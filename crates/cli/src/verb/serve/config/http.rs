@@ -3,7 +3,7 @@
 use super::key::Key;
 use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
-use skyhaul_daemon::webdav::{ServedDirectory, WebDavOptions, WebDavRules, check_directory_name};
+use skyhaul_daemon::webdav::{ServedDirectory, TlsFiles, WebDavOptions, WebDavRules, check_directory_name};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -22,11 +22,14 @@ impl Key<'_> {
     /// The section.
     pub(super) fn http(&self) -> Result<HttpConfig> {
         let listen = (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into();
-        let options = WebDavOptions { listen, directories: Vec::new(), recordings: false };
+        let options = WebDavOptions { listen, directories: Vec::new(), recordings: false, tls: None };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
+        let (mut certificate, mut key) = (None, None);
         for entry in self.entries()? {
             match entry.key {
+                "certificate" => certificate = Some(PathBuf::from(entry.string()?)),
+                "key" => key = Some(PathBuf::from(entry.string()?)),
                 "listen" => options.listen = entry.parse()?,
                 "token_file" => config.token_file = Some(entry.string()?.into()),
                 "recordings" => options.recordings = entry.flag()?,
@@ -36,11 +39,17 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are listen, recordings, root, token_file";
+                    let hint =
+                        "the keys of [http] are certificate, key, listen, recordings, root, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
         }
+        options.tls = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            _ => return Err(self.wrong("certificate and key belong together: set both")),
+        };
         let roots = &options.directories;
         let hint = Hint("add [[http.root]] with name and directory, or recordings = true");
         ensure!(options.recordings || !roots.is_empty(), self.wrong(format_args!("nothing is served{hint}")));
@@ -112,6 +121,7 @@ mod tests {
         for (http, why) in [
             ("[http]", "nothing is served"),
             ("[http]\nrecordings = 'yes'", "line 7: recordings: expected true or false"),
+            ("[http]\nkey = '/k'", "certificate and key belong together"),
             ("[http]\nport = 1", "unknown key\nhint: the keys of [http] are"),
             (&format!("{root}{root}"), "two roots are named a"),
             ("[[http.root]]\nname = 'a/b'\ndirectory = '/'", "name: expected up to 64 letters"),
