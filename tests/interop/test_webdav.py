@@ -1,5 +1,5 @@
-"""Programs of the field read and write what `skyhaul serve` offers over HTTP and WebDAV: curl, davix, rclone and litmus, each as its
-users call it."""
+"""Programs of the field read and write what `skyhaul serve` offers over HTTP and WebDAV: curl, davix, gfal2 (which FTS drives), rclone and
+litmus, each as its users call it."""
 
 import hashlib
 import random
@@ -124,6 +124,40 @@ def test_davix(site, data, tmp_path):
     call("davix-rm", f"{site.url}/d/g")
     assert not (site.root / "d/g").exists()
     call("davix-get", f"{site.url}/d/g", tmp_path / "none", expect=range(1, 256))
+
+
+# The calls of FTS for a file, and of gfal's commands. Debian builds the module for its own Python.
+GFAL2 = """
+import gfal2, sys
+url, source, back = sys.argv[1:]
+context = gfal2.creat_context()
+how = context.transfer_parameters()
+how.overwrite, how.create_parent = True, True
+how.set_checksum(gfal2.checksum_mode.both, "ADLER32", "")
+context.filecopy(how, "file://" + source, url + "/g/f")
+print(context.stat(url + "/g/f").st_size, context.checksum(url + "/g/f", "ADLER32"), context.listdir(url + "/g"))
+try:
+    context.stat(url + "/none")
+except gfal2.GError as error:
+    print(error.code)
+context.mkdir_rec(url + "/p/q/r", 0o755)
+context.rename(url + "/g/f", url + "/p/q/r/h")
+context.filecopy(how, url + "/p/q/r/h", "file://" + back)
+context.unlink(url + "/p/q/r/h")
+context.rmdir(url + "/p/q/r")
+"""
+
+
+def test_gfal2(site, data, tmp_path):
+    python = "/usr/bin/python3"
+    if shutil.which(python) is None or subprocess.run([python, "-c", "import gfal2"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("gfal2 is not installed (apt-get install python3-gfal2 gfal2-plugin-http gfal2-plugin-file)")
+    back = tmp_path / "back"
+    said = call(python, "-c", GFAL2, site.url, data, back)
+    whole = data.read_bytes()
+    assert f"{len(whole)} {zlib.adler32(whole):08x} ['f']\n2\n" in said, said
+    assert back.read_bytes() == whole
+    assert not (site.root / "p/q/r").exists() and (site.root / "p/q").is_dir()
 
 
 def test_rclone(site, tmp_path):
