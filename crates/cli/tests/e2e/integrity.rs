@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// Events of both sources, if nothing else is asked for.
 const EVENTS: u64 = 100_000;
+/// A worker that leaves waits until nothing has come for this long, s.
+const QUIET: f64 = 0.5;
 /// Between two steps of the schedule.
 const STEP: Duration = Duration::from_secs(2);
 
@@ -146,8 +148,11 @@ pub(super) struct Account {
     wrong: u64,
     /// Packets that all senders sent, that came to the balancer, and that were dropped at its sockets.
     packets: (u64, u64, u64),
-    /// Packets that it sent to nobody, by reason.
+    /// Packets that it refused, by reason, and those that it could not send.
     refused: BTreeMap<String, u64>,
+    unsent: u64,
+    /// How late the sender was in all that was latest, s: its machine was busy.
+    slipped: f64,
     epochs: u64,
     workers: BTreeMap<String, Counted>,
 }
@@ -198,6 +203,7 @@ impl Account {
             "packets sent are those made, less those lost, plus duplicates"
         );
         assert_eq!(number(&sent["refused"]), 0, "{sent}");
+        self.slipped = self.slipped.max(sent["slipped_seconds"].as_f64().unwrap());
         self.sent += events.len() as u64;
         self.packets.0 += packets;
         (source.id, events)
@@ -208,12 +214,11 @@ impl Account {
         self.packets.1 = number(&report["packets"]);
         self.packets.2 = drops(report);
         self.epochs = number(&report["epochs"]);
-        for kind in ["refused", "unsent"] {
-            let counts = report[kind].as_object().unwrap().iter();
-            self.refused.extend(counts.map(|(why, n)| (why.clone(), number(n))));
-        }
+        let counts = report["refused"].as_object().unwrap().iter();
+        self.refused = counts.map(|(why, n)| (why.clone(), number(n))).collect();
+        self.unsent = report["unsent"].as_object().unwrap().values().map(number).sum();
         let routed: u64 = report["workers"].as_array().unwrap().iter().map(|w| number(&w["packets"])).sum();
-        let refused: u64 = report["refused"].as_object().unwrap().values().map(number).sum();
+        let refused: u64 = self.refused.values().sum();
         assert_eq!(self.packets.1, routed + refused, "every packet is routed or refused: {report}");
         for worker in told.workers {
             let counted = self.workers.entry(worker.name.clone()).or_default();
@@ -245,9 +250,17 @@ impl Account {
     /// Packets that are accounted for by number only: dropped by a full socket, or sent to nobody for a reason.
     fn stray(&self) -> u64 {
         let received = self.workers.values().filter_map(|worker| worker.received);
-        self.packets.2
-            + self.refused.values().sum::<u64>()
-            + received.map(|(_, dropped)| dropped).sum::<u64>()
+        self.nowhere() + self.unsent + received.map(|(_, dropped)| dropped).sum::<u64>()
+    }
+
+    /// Packets that the balancer sent to nobody: refused, for example as too old, or dropped at its own sockets.
+    fn nowhere(&self) -> u64 {
+        self.packets.2 + self.refused.values().sum::<u64>()
+    }
+
+    /// Packets of the events in all lists, and of those in none.
+    fn of_events(&self) -> u64 {
+        self.workers.values().map(|worker| worker.listed).sum::<u64>() + self.unseen_packets
     }
 
     /// Everything that must hold.
@@ -265,37 +278,46 @@ impl Account {
             self.more_missing <= stray,
             "events miss more than was lost on purpose, and nobody dropped anything"
         );
-        // Of these the lists are not whole: what they miss went to them, by the balancer's count.
-        let (mut balanced, mut listed) = (0, 0);
+        // Each packet is one of an event that somebody listed, or of one that nobody did; and the balancer sent it to a worker,
+        // or to nobody.
+        let balanced: u64 = self.workers.values().map(|worker| worker.balanced).sum();
+        assert_eq!(
+            self.of_events(),
+            balanced + self.nowhere(),
+            "packets of events, listed or not, are those that went to workers, and those that the balancer sent to nobody"
+        );
+        // Packets of events that nobody listed: their names are those of losses.
+        let mut named = self.nowhere() + self.unsent;
         for (name, worker) in &self.workers {
-            match worker.received {
-                Some((packets, dropped)) => {
-                    let unsent = self.refused.values().sum::<u64>();
-                    let arrived = packets + dropped;
-                    assert!(
-                        arrived <= worker.balanced && worker.balanced <= arrived + unsent,
-                        "{name}: {} packets were sent to it, {arrived} came",
-                        worker.balanced
-                    );
-                    if worker.ring_full == 0 {
-                        let missing = worker.listed.abs_diff(worker.balanced);
-                        assert!(
-                            missing <= stray,
-                            "{name}: its events make up all but {missing} of its packets"
-                        );
-                        continue;
-                    }
-                }
-                None => assert!(
-                    worker.listed <= worker.balanced + stray,
-                    "{name}: it listed what it was not sent"
-                ),
+            let Counted { balanced, listed, ring_full, .. } = *worker;
+            let Some((packets, dropped)) = worker.received else {
+                assert!(listed <= balanced + stray, "{name}: it listed what it was not sent");
+                named += balanced.saturating_sub(listed);
+                continue;
+            };
+            let arrived = packets + dropped;
+            // A sender that was held up goes on with the ticks of a worker that waited for them, and has left meanwhile.
+            let after = balanced.saturating_sub(arrived);
+            assert!(
+                arrived <= balanced && (after <= self.unsent || self.slipped > QUIET),
+                "{name}: {balanced} packets were sent to it, {arrived} came; senders were late by {} s",
+                self.slipped
+            );
+            named += after + dropped;
+            if ring_full > 0 {
+                named += packets.saturating_sub(listed);
+                continue;
             }
-            balanced += worker.balanced;
-            listed += worker.listed;
+            // What came is of events in its list; what these miss besides went to nobody, or was dropped.
+            assert!(packets <= listed, "{name}: {packets} packets came, its events have {listed}");
+            let missing = listed - packets;
+            assert!(missing <= stray, "{name}: its events make up all but {missing} of its packets");
         }
-        let open = balanced.abs_diff(listed + self.unseen_packets);
-        assert!(open <= stray, "{open} packets of events that nobody listed are not those of killed workers");
+        let unseen = self.unseen_packets;
+        assert!(
+            unseen <= named,
+            "{unseen} packets of events that nobody listed, {named} are losses with a name"
+        );
     }
 }
 
@@ -329,7 +351,11 @@ impl fmt::Display for Account {
                 }
             }
         }
-        write!(f, "  {} calendars, sent to nobody {:?}", self.epochs, self.refused)
+        write!(
+            f,
+            "  {} calendars, refused {:?}, unsent {}; senders were late by {:.1} s",
+            self.epochs, self.refused, self.unsent, self.slipped
+        )
     }
 }
 

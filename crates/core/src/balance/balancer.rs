@@ -235,7 +235,10 @@ impl Balancer {
         let linger = self.config.epochs.linger;
         let then = Nanos(now.0.saturating_sub(linger.0));
         if !self.anew.is_young(now, linger) {
-            self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
+            let gone = |worker: &&Worker| matches!(worker.standing, Standing::Leaving | Standing::Evicted);
+            let gone: Vec<Seat> = self.workers.iter().filter(gone).map(|w| w.session.seat()).collect();
+            let is_gone = |calendar: &Calendar| gone.iter().any(|seat| calendar.names(*seat));
+            self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now, &is_gone);
         }
         let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
         self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, now));

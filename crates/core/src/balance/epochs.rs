@@ -143,18 +143,33 @@ impl Epochs {
     }
 
     /// Retires epochs that are over at `now`. `slowest` is the tick that the slowest sender had reached one `linger`
-    /// earlier; `None` if that is unknown. Returns whether any epoch was retired.
-    pub fn retire(&mut self, slowest: Option<u64>, now: Nanos) -> bool {
+    /// earlier; `None` if that is unknown. `is_gone` says whether a calendar names a worker that has left. Returns
+    /// whether any epoch was retired.
+    ///
+    /// While nobody reaches the next calendar, the senders pause: they go on with the one that they had, however long
+    /// that takes, unless it names a worker that has left. Of the calendars that begin meanwhile, the latest remain.
+    pub fn retire(&mut self, slowest: Option<u64>, now: Nanos, is_gone: &dyn Fn(&Calendar) -> bool) -> bool {
+        let EpochConfig { linger, longest } = self.config;
         let before = self.live.len();
         while let Some(next) = self.live.get(1) {
             let (first, age) = (next.epoch.first, now.since(next.due));
-            let passed = age >= self.config.linger && slowest.is_some_and(|tick| tick >= first);
-            if !passed && age < self.config.longest {
+            let passed = age >= linger && slowest.is_some_and(|tick| tick >= first);
+            if !passed && age < longest {
                 break;
             }
-            self.live.pop_front();
-            self.stats.retired += 1;
-            self.stats.forced += u64::from(!passed);
+            if passed || next.reached.is_some() || is_gone(&self.live[0].epoch.calendar) {
+                self.live.pop_front();
+                self.stats.retired += 1;
+                self.stats.forced += u64::from(!passed);
+                continue;
+            }
+            // Nobody has sent these ticks, and the prediction has long passed them: the later calendar may have them.
+            let Some(after) = self.live.get_mut(2).filter(|after| now.since(after.due) >= longest) else {
+                break;
+            };
+            after.epoch.first = first;
+            self.live.remove(1);
+            self.stats.withdrawn += 1;
         }
         self.live.len() < before
     }
@@ -276,18 +291,36 @@ mod tests {
     #[test]
     fn an_epoch_is_over_when_none_of_its_ticks_can_come() {
         let mut epochs = epochs(4);
+        epochs.reach(3000, Nanos(3 * S));
+        let retire =
+            |epochs: &mut Epochs, slowest, now| epochs.retire(slowest, Nanos(now), &|_: &Calendar| false);
         // The end of the first epoch was due at 1 s.
-        assert!(!epochs.retire(Some(5000), Nanos(4 * S - 1)), "packets may be under way");
-        assert!(!epochs.retire(Some(999), Nanos(4 * S)), "a sender is behind");
-        assert!(!epochs.retire(None, Nanos(4 * S)), "one may be");
-        assert!(epochs.retire(Some(1000), Nanos(4 * S)));
+        assert!(!retire(&mut epochs, Some(5000), 4 * S - 1), "packets may be under way");
+        assert!(!retire(&mut epochs, Some(999), 4 * S), "a sender is behind");
+        assert!(!retire(&mut epochs, None, 4 * S), "one may be");
+        assert!(retire(&mut epochs, Some(1000), 4 * S));
         assert_eq!(firsts(&epochs), [1000, 2000, 3000]);
-        assert!(epochs.retire(Some(1000), Nanos(12 * S)), "nobody is waited for for ever");
+        assert!(retire(&mut epochs, Some(1000), 12 * S), "nobody is waited for for ever");
         assert_eq!(firsts(&epochs), [2000, 3000]);
-        assert!(epochs.retire(Some(u64::MAX), Nanos(99 * S)));
+        assert!(retire(&mut epochs, Some(u64::MAX), 99 * S));
         assert_eq!(firsts(&epochs), [3000], "the newest stays");
         let stats = epochs.stats();
         assert_eq!((stats.begun, stats.retired, stats.forced), (4, 3, 1));
+    }
+
+    #[test]
+    fn senders_that_pause_keep_their_calendar_unless_a_worker_of_it_has_left() {
+        let mut epochs = epochs(5);
+        epochs.reach(500, Nanos(S));
+        assert!(!epochs.retire(Some(500), Nanos(11 * S), &|_| false), "there is no later one yet");
+        assert!(epochs.retire(Some(500), Nanos(13 * S), &|_| false));
+        assert_eq!(firsts(&epochs), [0, 1000, 4000], "the latest of those that nobody reached");
+        assert_eq!(*epochs.epochs()[1].calendar, *calendar(3));
+        assert!(epochs.retire(Some(500), Nanos(99 * S), &|_| false));
+        assert_eq!((firsts(&epochs), epochs.stats().forced), (vec![0, 1000], 0));
+        assert!(epochs.retire(Some(500), Nanos(99 * S), &|of| *of == *calendar(0)));
+        assert_eq!((firsts(&epochs), epochs.stats().forced), (vec![1000], 1));
+        assert_eq!(**epochs.newest().unwrap(), *calendar(4));
     }
 
     #[test]
@@ -297,7 +330,7 @@ mod tests {
         assert!(epochs.withdraw(2999, Nanos(4 * S)));
         assert_eq!(firsts(&epochs), [0, 1000, 2000]);
         assert_eq!(epochs.begin(2500, calendar(9), Nanos(4 * S)), Ok(()));
-        epochs.retire(Some(9999), Nanos(5 * S));
+        epochs.retire(Some(9999), Nanos(5 * S), &|_| false);
         assert_eq!(firsts(&epochs), [2000, 2500]);
         assert_eq!(epochs.stats().withdrawn, 1);
     }
@@ -307,7 +340,7 @@ mod tests {
         let mut epochs = epochs(3);
         epochs.reach(2000, Nanos(4 * S));
         assert!(!epochs.withdraw(5, Nanos(14 * S - 1)), "its packets may be under way");
-        epochs.retire(Some(9999), Nanos(14 * S - 1));
+        epochs.retire(Some(9999), Nanos(14 * S - 1), &|_| false);
         assert!(epochs.withdraw(5, Nanos(14 * S)), "ticks began again");
         assert_eq!(firsts(&epochs), [0]);
         assert_eq!(**epochs.newest().unwrap(), *calendar(2), "the oldest goes on");

@@ -33,6 +33,8 @@ pub const SOURCES: usize = 64;
 const SILENT: Nanos = Nanos(12_000_000_000);
 /// Sources agree if they differ by less than this time's ticks.
 const AGREE: f64 = 2e9;
+/// The ticks of a source that lags by more than this time's are not waited for: no calendar is kept for longer.
+const LAGS: f64 = 10e9;
 /// The data have ended after this time without a packet. Their ticks are checked often, so it can be short.
 const DATA_SILENT: Nanos = Nanos(3_000_000_000);
 
@@ -175,10 +177,22 @@ impl Predictor {
         highest.max(peak).map(|tick| tick.saturating_add(1))
     }
 
-    /// Returns a tick that every sender had reached at `at`, which is before `now`. `None` if too little is known.
+    /// Returns a tick that every sender had reached at `at`, which is before `now`, as far as it was heard: one that is held up
+    /// does not go on. A source that lags behind the others by less than [`LAGS`] counts too, though it is too far away to
+    /// agree with them. `None` if too little is known.
     #[must_use]
     pub fn slowest(&self, now: Nanos, at: Nanos) -> Option<u64> {
-        self.known(now)?.into_iter().map(|track| track.lowest(at)).min()
+        let agreed = self.known(now)?;
+        let slowest = agreed.iter().map(|track| track.reached(at)).min()?;
+        let far = agreed.iter().map(|track| track.fastest()).fold(0.0, f64::max) * LAGS;
+        let lags = |track: &&Track| {
+            let behind = slowest.checked_sub(track.reached(at));
+            track.is_live(now, SILENT)
+                && track.is_confirmed()
+                && behind.is_some_and(|ticks| ticks as f64 <= far)
+        };
+        let behind = self.sources.iter().map(|source| &source.track).filter(lags);
+        behind.map(|track| track.reached(at)).min().or(Some(slowest))
     }
 
     /// Number of sources that are not silent, and how many of them agree with the leader.
@@ -376,9 +390,15 @@ impl Track {
     /// Whether it has been consistent for three messages, and its rate is known.
     #[must_use]
     fn is_settled(&self) -> bool {
+        self.is_confirmed() && self.rate > 0.0
+    }
+
+    /// Whether it has been consistent for three messages, though it may stand still.
+    #[must_use]
+    fn is_confirmed(&self) -> bool {
         let ends = self.samples.front().zip(self.samples.back());
         let span = ends.map_or(Nanos(0), |(first, last)| last.at.since(first.at));
-        self.samples.len() >= CONFIRMED && span >= SETTLED && self.rate > 0.0
+        self.samples.len() >= CONFIRMED && span >= SETTLED
     }
 
     /// Since when it has been consistent.
@@ -424,6 +444,12 @@ impl Track {
             return then.saturating_add((self.rate * at.since(last).0 as f64) as u64);
         }
         then.saturating_sub((self.fastest() * last.since(at).0 as f64) as u64)
+    }
+
+    /// The tick that it had certainly reached at `at`: nobody knows whether it went on after its last message.
+    #[must_use]
+    fn reached(&self, at: Nanos) -> u64 {
+        self.lowest(self.samples.back().map_or(at, |last| at.min(last.at)))
     }
 
     /// The tick at `at`, which is after `sample`, extrapolated from `sample` alone.

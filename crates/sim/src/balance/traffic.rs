@@ -39,6 +39,8 @@ pub(super) fn source(origin: Origin<Packet>) -> IpAddr {
 
 /// How long a message of its sender's ticks lasts.
 const SECOND: u64 = 1_000_000_000;
+/// A sender is held up for at most this long: less than calendars are kept for one that lags behind.
+const HELD: u64 = 8 * SECOND;
 
 #[derive(Debug)]
 pub(super) struct Traffic {
@@ -63,7 +65,23 @@ struct Sender {
     parts: u64,
     /// What it says of its rate, as a part of the truth; `None`: it sends no messages.
     claims: Option<f64>,
+    /// When it has no processor, by the clock of its data, and for how long. It never makes up for that.
+    held: (u64, u64),
     next: Nanos,
+}
+
+impl Sender {
+    /// When it sends what is due at `at`, both by the clock of the data.
+    fn sends(&self, at: u64) -> u64 {
+        let (from, time) = self.held;
+        self.behind + at + if at >= from { time } else { 0 }
+    }
+
+    /// Up to when it has sent what is due, at `at` by the same clock.
+    fn has_sent(&self, at: u64) -> u64 {
+        let ((from, time), at) = (self.held, at.saturating_sub(self.behind));
+        at.min(from.max(at.saturating_sub(time)))
+    }
 }
 
 impl Traffic {
@@ -73,10 +91,15 @@ impl Traffic {
             behind: random.below(150_000_000),
             parts: random.pick(&[1, 2, 5, 12]),
             claims: messages.then(|| random.pick(&[0.0, 1.0, 1.0, 1.0, 0.8, 1.3])),
+            held: (0, 0),
             next: Nanos(random.below(SECOND / 10)),
         };
-        let senders = (0..3).map(&mut sender).collect::<Vec<_>>();
+        let mut senders = (0..3).map(&mut sender).collect::<Vec<_>>();
         let many = random.between(1, 3) as usize;
+        // A busy host stops one. Without messages, nobody knows whether it was started anew.
+        if messages && random.chance(0.3) {
+            senders[0].held = (random.between(3 * SECOND, 30 * SECOND), random.between(SECOND, HELD));
+        }
         let rough = random.chance(0.2);
         let network = Network {
             loss: random.pick(&[0.0, 0.01, 0.05]),
@@ -113,7 +136,7 @@ impl Traffic {
 
     /// When a packet was sent, by the clock of the world.
     pub(super) fn when(&self, packet: Packet) -> Nanos {
-        self.sent(packet.event).plus(Nanos(SECOND + self.senders[usize::from(packet.sender)].behind))
+        Nanos(self.senders[usize::from(packet.sender)].sends(self.sent(packet.event).0) + SECOND)
     }
 
     /// Everything that arrives, in order.
@@ -123,7 +146,7 @@ impl Traffic {
             for (sender, one) in (0u16..).zip(&self.senders) {
                 let parts = 1 + (event.wrapping_mul(0x9E37_79B9) >> 7) % one.parts;
                 for part in 0..parts {
-                    let at = self.sent(event).plus(Nanos(one.behind + part * 1000));
+                    let at = Nanos(one.sends(self.sent(event).0) + part * 1000);
                     order.push((at, Packet { event, sender, part }));
                 }
             }
@@ -177,8 +200,7 @@ impl Traffic {
         let rate = self.step as f64 * 1e9 / self.gap as f64;
         // The clock of the data begins a second later; before it, ticks stand still.
         let (first, step, gap, end) = (self.first, self.step, self.gap, self.events * self.gap);
-        let tick =
-            |at: u64| first + (at.saturating_sub(SECOND).min(end) as f64 / gap as f64 * step as f64) as u64;
+        let tick = |at: u64| first + (at.min(end) as f64 / gap as f64 * step as f64) as u64;
         for (source, sender) in (0u32..).zip(&mut self.senders) {
             let Some(claims) = sender.claims.filter(|_| sender.next <= now) else { continue };
             sender.next = now.plus(Nanos(random.between(SECOND * 9 / 10, SECOND)));
@@ -187,7 +209,7 @@ impl Traffic {
             }
             // On its way for up to 20 ms.
             let sent = now.0.saturating_sub(random.below(20_000_000));
-            let at = sent.saturating_sub(sender.behind);
+            let at = sender.has_sent(sent.saturating_sub(SECOND));
             let claimed = if now.0 < SECOND { 0.0 } else { rate * claims };
             out.push((source.into(), Sync { source, tick: tick(at), rate: claimed as u32, sent }));
         }

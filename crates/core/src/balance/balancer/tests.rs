@@ -457,45 +457,84 @@ fn one_that_is_far_behind_another_is_refused() {
     assert!(run.balancer.poll_table().is_none_or(|table| table.epochs()[0].first > 0));
 }
 
-/// Two sources send the same ticks, and one cannot keep up: no tick goes to two workers.
+/// Two sources send the same ticks, the first for 20 s; `here` is the tick from which the second sends in each twentieth of a
+/// second. Returns how many packets were refused; no tick may go to two workers.
+fn lagging(here: &dyn Fn(u64) -> u64, what: &str) -> u64 {
+    let mut run = Run::new(false);
+    let (step, first) = (50 * RATE, 1 << 33);
+    let mut routes = std::collections::HashMap::new();
+    let mut refused = 0;
+    // For ten seconds after the end of one, its packets may be under way.
+    for n in 0..590u64 {
+        let from = [first + n.min(400) * step, first + here(n)];
+        let to = first + here(n + 1);
+        if n % 20 == 0 {
+            // One that stands still says nothing.
+            let says = [n < 400, to > from[1]];
+            for ((source, tick), _) in [1, 2].into_iter().zip(from).zip(says).filter(|(_, says)| *says) {
+                let sync = Sync { source, tick, rate: (RATE * 1000) as u32, sent: run.now };
+                run.balancer.handle_sync(source.into(), &sync, ms(run.now));
+            }
+        }
+        let mut ticks: Vec<u64> = (from[1]..to).step_by(30).collect();
+        if n < 400 {
+            ticks.extend((from[0]..from[0] + step).step_by(30));
+        }
+        ticks.retain(|&tick| tick < first + 400 * step);
+        for &tick in &ticks {
+            match run.route(tick) {
+                Ok(route) => {
+                    let before = *routes.entry(tick).or_insert(route);
+                    assert_eq!(before, route, "{what}: tick {} at {n} is split", tick - first);
+                }
+                Err(why) => {
+                    assert_eq!(why, Refusal::TooOld);
+                    refused += 1;
+                }
+            }
+        }
+        run.see(&ticks);
+    }
+    refused
+}
+
+/// A source that cannot keep up is waited for, but not for ever.
 #[test]
 fn one_that_lags_behind_is_not_taken_for_a_restarted_one() {
-    // Per cent of the rate, and whether the other ends long before.
-    for slow in [30, 60, 80, 95] {
-        let mut run = Run::new(false);
-        let (step, first) = (50 * RATE, 1 << 33);
-        let mut routes = std::collections::HashMap::new();
-        let mut refused = 0;
-        // For ten seconds after the end of one, its packets may be under way.
-        for n in 0..590u64 {
-            let here = [first + n.min(400) * step, first + n * step * slow / 100];
-            if n % 20 == 0 {
-                for (source, tick) in [1, 2].into_iter().zip(here).skip(usize::from(n >= 400)) {
-                    let rate = (RATE * 1000 * if source == 2 { slow } else { 100 } / 100) as u32;
-                    let sync = Sync { source, tick, rate, sent: run.now };
-                    run.balancer.handle_sync(source.into(), &sync, ms(run.now));
-                }
-            }
-            let mut ticks: Vec<u64> = (here[1]..first + (n + 1) * step * slow / 100).step_by(30).collect();
-            if n < 400 {
-                ticks.extend((here[0]..here[0] + step).step_by(30));
-            }
-            ticks.retain(|&tick| tick < first + 400 * step);
-            for &tick in &ticks {
-                match run.route(tick) {
-                    Ok(route) => {
-                        let before = *routes.entry(tick).or_insert(route);
-                        assert_eq!(before, route, "tick {} of {slow} % is split", tick - first);
-                    }
-                    Err(why) => {
-                        assert_eq!(why, Refusal::TooOld);
-                        refused += 1;
-                    }
-                }
-            }
-            run.see(&ticks);
+    // Per cent of the rate, and whether its last packets are more than ten seconds behind.
+    for (slow, lost) in [(30, true), (60, true), (70, false), (80, false), (95, false)] {
+        let refused = lagging(&|n| n * 50 * RATE * slow / 100, &format!("{slow} %"));
+        assert_eq!(refused > 0, lost, "{refused} are refused at {slow} %");
+    }
+}
+
+/// One of two that had no processor for some seconds goes on where it was, and never catches up with the other.
+#[test]
+fn one_of_two_that_was_held_up_loses_nothing() {
+    for held in [20, 50, 80, 120, 160, 190] {
+        for from in [45, 110, 205, 310, 390] {
+            let here = |n: u64| (n.min(from) + n.saturating_sub(from + held)) * 50 * RATE;
+            let what = format!("held up for {held} from {from} on");
+            assert_eq!(lagging(&here, &what), 0, "{what}");
         }
-        assert!(slow > 90 || refused > 0, "{slow} % were in time");
+    }
+}
+
+/// A sender that pauses, or is not scheduled, goes on where it was, and so do its events.
+#[test]
+fn one_that_pauses_loses_nothing_however_long() {
+    for tells in [true, false] {
+        for pause in [1, 3, 4, 6, 9, 11, 14, 30, 120] {
+            let mut run = Run::new(tells);
+            let first = 1 << 33;
+            assert_eq!(run.send(first, 10), 0);
+            run.pause(pause * 1000);
+            assert!(run.table.epochs().len() < 28, "{} calendars", run.table.epochs().len());
+            assert_eq!(run.send(first + 10_000 * RATE, 10), 0, "{pause} s, {tells}");
+            let calendars = run.balancer.stats().0.begun;
+            run.send(first + 20_000 * RATE, 5);
+            assert!(run.balancer.stats().0.begun > calendars + 3, "shares go on to change");
+        }
     }
 }
 
