@@ -23,7 +23,7 @@ use std::{collections::VecDeque, sync::Arc};
 pub struct EpochConfig {
     /// An epoch is kept this long after all senders have passed its end: as long as a packet may be in flight.
     pub linger: Nanos,
-    /// Maximum time for which an epoch is kept after its end was due, even if a sender seems to be behind.
+    /// Maximum time for which an epoch is kept after the first sender has passed its end, even if another is behind.
     pub longest: Nanos,
 }
 
@@ -63,8 +63,8 @@ struct Live {
     epoch: Epoch,
     /// When its first tick was due.
     due: Nanos,
-    /// When one of its ticks, or one of a later epoch, was last forwarded.
-    reached: Option<Nanos>,
+    /// When one of its ticks, or one of a later epoch, was first and last forwarded.
+    reached: Option<(Nanos, Nanos)>,
 }
 
 /// The calendars in use, by tick.
@@ -86,8 +86,10 @@ impl Epochs {
     /// Continues with epochs that were begun elsewhere before `now`, ordered by their first ticks.
     #[must_use]
     pub fn resume(config: EpochConfig, epochs: &[Epoch], now: Nanos) -> Epochs {
-        let live =
-            epochs.iter().map(|epoch| Live { epoch: epoch.clone(), due: now, reached: Some(now) }).collect();
+        let live = epochs
+            .iter()
+            .map(|epoch| Live { epoch: epoch.clone(), due: now, reached: Some((now, now)) })
+            .collect();
         Epochs { live, ..Epochs::new(config) }
     }
 
@@ -154,7 +156,9 @@ impl Epochs {
         while let Some(next) = self.live.get(1) {
             let (first, age) = (next.epoch.first, now.since(next.due));
             let passed = age >= linger && slowest.is_some_and(|tick| tick >= first);
-            if !passed && age < longest {
+            // A prediction may have been far ahead of the senders.
+            let over = next.reached.map_or(age, |(first, _)| now.since(first));
+            if !passed && over < longest {
                 break;
             }
             if passed || next.reached.is_some() || is_gone(&self.live[0].epoch.calendar) {
@@ -177,7 +181,7 @@ impl Epochs {
     /// Notes that ticks up to `newest` were forwarded before `now`.
     pub fn reach(&mut self, newest: u64, now: Nanos) {
         let reached = self.live.iter_mut().filter(|live| live.epoch.first <= newest);
-        reached.for_each(|live| live.reached = Some(now));
+        reached.for_each(|live| live.reached = Some((live.reached.map_or(now, |(first, _)| first), now)));
     }
 
     /// Withdraws the boundaries beyond `tick`, which no sender has reached or will reach soon: the prediction was
@@ -188,7 +192,7 @@ impl Epochs {
     pub fn withdraw(&mut self, tick: u64, now: Nanos) -> bool {
         let longest = self.config.longest;
         let idle = |live: &Live| {
-            live.epoch.first > tick && live.reached.is_none_or(|reached| now.since(reached) >= longest)
+            live.epoch.first > tick && live.reached.is_none_or(|(_, last)| now.since(last) >= longest)
         };
         let before = self.live.len();
         while self.live.len() > 1 && self.live.back().is_some_and(idle) {
@@ -213,7 +217,7 @@ impl Epochs {
             self.live.pop_front();
         }
         let epoch = Epoch { first: 0, calendar: newest, select: SlotSelect::default() };
-        self.live.push_front(Live { epoch, due: now, reached: Some(now) });
+        self.live.push_front(Live { epoch, due: now, reached: Some((now, now)) });
         self.stats.begun += 1;
         true
     }
@@ -239,7 +243,7 @@ impl Epochs {
         self.stats.begun += 1;
         let epoch = Epoch { first: 0, calendar: newest, select: SlotSelect::default() };
         self.live.clear();
-        self.live.push_back(Live { epoch, due: now, reached: Some(now) });
+        self.live.push_back(Live { epoch, due: now, reached: Some((now, now)) });
         true
     }
 }
@@ -291,7 +295,7 @@ mod tests {
     #[test]
     fn an_epoch_is_over_when_none_of_its_ticks_can_come() {
         let mut epochs = epochs(4);
-        epochs.reach(3000, Nanos(3 * S));
+        (1..4).for_each(|n| epochs.reach(n * 1000, Nanos(n * S)));
         let retire =
             |epochs: &mut Epochs, slowest, now| epochs.retire(slowest, Nanos(now), &|_: &Calendar| false);
         // The end of the first epoch was due at 1 s.

@@ -103,9 +103,11 @@ impl Predictor {
     }
 
     /// Handles the highest tick of the packets forwarded since the last call. Call it at least ten times a second.
-    /// Returns whether the tick is credible, that is, whether it fits the earlier data.
+    /// Returns whether the tick is credible: it fits the earlier data, or they would have passed it by now if nothing had held them
+    /// up.
     pub fn handle_data(&mut self, newest: u64, now: Nanos) -> bool {
-        let credible = match &mut self.data {
+        let is_due = self.data.as_ref().is_some_and(|track| track.may_have_reached(newest, now));
+        let fits = match &mut self.data {
             Some(track) if now.since(track.heard()) < DATA_APART => track.would_fit(newest, now),
             Some(track) if track.is_live(now, DATA_SILENT) => {
                 let heard = track.hear(newest, 0, None, now);
@@ -118,6 +120,7 @@ impl Predictor {
                 true
             }
         };
+        let credible = fits || is_due;
         let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
         if credible && peak.is_none_or(|(tick, _)| newest >= tick) {
             self.peak = Some((newest, now));
@@ -147,7 +150,7 @@ impl Predictor {
         let (Some((_, then)), Some(behind)) = (self.peak, self.ticks_in(behind)) else { return false };
         let mut tracks = self.sources.iter().map(|source| &source.track);
         tracks.any(|track| {
-            track.since() < then && track.is_live(now, SILENT) && track.continues(tick, behind, now)
+            track.risen < then && track.is_live(now, SILENT) && track.continues(tick, behind, now)
         })
     }
 
@@ -189,6 +192,7 @@ impl Predictor {
             let behind = slowest.checked_sub(track.reached(at));
             track.is_live(now, SILENT)
                 && track.is_confirmed()
+                && track.has_moved
                 && behind.is_some_and(|ticks| ticks as f64 <= far)
         };
         let behind = self.sources.iter().map(|source| &source.track).filter(lags);
@@ -298,6 +302,11 @@ struct Track {
     rate: f64,
     /// The highest rate, which decays slowly.
     fastest: f64,
+    /// It has gone on, though it may stand still now.
+    has_moved: bool,
+    /// The tick of its last message, and since when no message stated an earlier one.
+    latest: u64,
+    risen: Nanos,
 }
 
 impl Track {
@@ -306,7 +315,18 @@ impl Track {
     fn new(tick: u64, rate: u32, sent: u64, now: Nanos) -> Track {
         let claimed = f64::from(rate) / 1e9;
         let samples = VecDeque::from([Sample { tick, claimed, at: now }]);
-        Track { samples, suspects: Vec::new(), since: now, heard: now, sent, rate: claimed, fastest: 0.0 }
+        Track {
+            samples,
+            suspects: Vec::new(),
+            since: now,
+            heard: now,
+            sent,
+            rate: claimed,
+            fastest: 0.0,
+            has_moved: false,
+            latest: tick,
+            risen: now,
+        }
     }
 
     /// Handles a message that arrived at `now`; `sent` is the send time by the source's clock, if stated.
@@ -318,9 +338,12 @@ impl Track {
             return Heard::Stale;
         }
         self.heard = now;
+        self.risen = if tick < self.latest { now } else { self.risen };
+        self.latest = tick;
         if self.fits(&sample, &last) {
             self.sent = sent.unwrap_or(self.sent);
             self.suspects.clear();
+            self.has_moved |= tick > last.tick;
             if self.samples.len() == KEPT {
                 self.samples.pop_front();
             }
@@ -356,12 +379,19 @@ impl Track {
         sent > self.sent && self.is_settled() && is_back && tick.saturating_add(near) < here
     }
 
-    /// Whether the source has gone on without a jump to about this tick: at most `behind` later, or a little before.
+    /// Whether the source has gone on to about this tick: its last message states it, or a tick at most `behind` later, or a little
+    /// before. One that was held up has, though nothing that it says was predicted.
     #[must_use]
     fn continues(&self, tick: u64, behind: u64, now: Nanos) -> bool {
-        let near = (self.fastest() * 2.0 * FITS).max(1.0) as u64;
-        let range = self.lowest(now).saturating_sub(behind)..=self.highest(now).saturating_add(near);
-        self.suspects.is_empty() && self.is_settled() && range.contains(&tick)
+        let near = (self.fastest() * (2.0 * FITS + now.since(self.heard).0 as f64)).max(1.0) as u64;
+        let range = self.latest.saturating_sub(behind)..=self.latest.saturating_add(near);
+        self.samples.len() + self.suspects.len() >= CONFIRMED && range.contains(&tick)
+    }
+
+    /// Whether it has passed this tick since its last message, if nothing held it up.
+    #[must_use]
+    fn may_have_reached(&self, tick: u64, now: Nanos) -> bool {
+        self.samples.back().is_some_and(|last| (last.tick..=self.highest(now)).contains(&tick))
     }
 
     /// Whether a message that arrives at `now` would fit.

@@ -42,7 +42,7 @@ struct Waits {
 impl Waits {
     fn of(case: &Case) -> Waits {
         let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
-        let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.delivered_pps * p.wire_bits());
+        let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.limit_pps * p.wire_bits());
         Waits { limit: limits.reduce(f64::max), clean, wakes: case.wakes }
     }
 

@@ -120,27 +120,58 @@ pub struct Point {
     pub stalls: u64,
     /// Rate of delivery in the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
+    /// The same by the times at which packets were sent, which a sender that was held up stretches.
+    pub limit_pps: f64,
 }
 
 /// A burst of losses.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossBurst {
-    /// Time between the packets before and after it, as they were sent, ns.
-    pub time: f64,
-    /// How much later than usual the packets near it arrived, ns: what held them up may have collected those of the burst, too.
-    pub late: f64,
-    /// Packets that arrived in it.
-    pub passed: u64,
+    /// By number of packets, from 0 on: the longest time before a loss, ns, in which only so many arrived.
+    pub dry: Vec<f64>,
     /// It was long, and no packet arrived in it.
     pub solid: bool,
 }
 
+/// Most packets that arrive in a time that [`LossBurst::dry`] has.
+const DRY: usize = 256;
+/// Part by which an estimated rate may be too high.
+const DOUBT: f64 = 0.1;
+
 impl LossBurst {
-    /// Packets that a token bucket with this rate (packets per second) passes in the burst, and that did not arrive. A bucket that is
-    /// empty still passes packets at its rate; ones that were held up come at the same moment, and get no tokens for that time.
+    /// Packets for which a token bucket with this rate (packets per second) had tokens, and that did not arrive. A bucket that is
+    /// empty still passes packets at its rate, and what comes at one moment gets no tokens for that time.
     #[must_use]
     pub(super) fn shortfall(&self, limit_pps: f64) -> f64 {
-        limit_pps * (self.time - self.late).max(0.0) / 1e9 - self.passed as f64
+        let tokens = (1.0 - DOUBT) * limit_pps / 1e9;
+        self.dry.iter().zip(0u32..).map(|(time, n)| tokens * time - f64::from(n)).fold(0.0, f64::max)
+    }
+
+    /// The burst of these packets, each of which arrived or not: [`LossBurst::dry`] by the clock of the sender or by that of the
+    /// receiver, whichever is less. What a sender sent late, or a router held up, came to the bucket at one moment.
+    fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], spacing: f64, solid: bool) -> LossBurst {
+        let (from, to) = (burst.start.saturating_sub(1), burst.end.min(by_number.len() as u64 - 1));
+        let here: Vec<&Arrived> = by_number[from as usize..=to as usize].iter().flatten().copied().collect();
+        let of = |at: fn(&Arrived) -> Nanos| {
+            let mut dry = vec![0.0f64; here.len().min(DRY)];
+            let time = |packet: &Arrived| at(packet).0.wrapping_sub(at(here[0]).0) as i64 as f64;
+            let times: Vec<f64> = here.iter().map(|packet| time(packet)).collect();
+            for (n, pair) in here.windows(2).enumerate() {
+                let lost = pair[1].number - pair[0].number - 1;
+                if lost == 0 {
+                    continue;
+                }
+                // The last of them came at the latest when they came as evenly as they were to be sent.
+                let last = times[n + 1].min(times[n] + lost as f64 * spacing);
+                for (passed, longest) in dry.iter_mut().enumerate().take(n + 1) {
+                    *longest = longest.max(last - times[n - passed]);
+                }
+            }
+            dry
+        };
+        let (sent, came) = (of(|packet| packet.sent), of(|packet| packet.kernel));
+        let dry = sent.into_iter().zip(came).map(|(sent, came)| sent.min(came)).collect();
+        LossBurst { dry, solid }
     }
 }
 
@@ -267,7 +298,7 @@ impl Point {
         let longest = rest.iter().map(|run| run.end - run.start).max().unwrap_or(0);
         (self.bursts, self.solid) = (found.all.len() as u64, found.solid);
         (self.burst_lost, self.burst_time) = (found.lost, found.time);
-        self.each_burst = found.each(by_number);
+        self.each_burst = found.each(by_number, self.spacing);
         self.calm = (factor, longest);
         self.times = times(&rest);
         self.steady = steady(lost, self.sent);
@@ -362,9 +393,17 @@ impl Point {
     /// Rate of delivery in the half with the most losses.
     fn delivered(&mut self, by_number: &[Option<&Arrived>]) {
         let half = (by_number.len() / 2).max(1);
-        let arrived = |part: &[Option<&Arrived>]| part.iter().flatten().count();
-        let least = by_number.chunks_exact(half).map(arrived).min().unwrap_or(0);
-        self.delivered_pps = self.pps() * least as f64 / half as f64;
+        let arrived = |part: &&[Option<&Arrived>]| part.iter().flatten().count();
+        let Some(worst) = by_number.chunks_exact(half).min_by_key(arrived) else { return };
+        let (least, mut here) = (arrived(&worst) as f64, worst.iter().flatten());
+        self.delivered_pps = self.pps() * least / half as f64;
+        // From the first that arrived to the last: the others took in proportion as long.
+        let took = here.next().zip(here.next_back()).map(|(first, last)| {
+            let numbers = last.number.saturating_sub(first.number).max(1) as f64;
+            (numbers, last.sent.0.wrapping_sub(first.sent.0) as f64)
+        });
+        let (numbers, took) = took.filter(|(n, _)| 2.0 * n > half as f64).unwrap_or((1.0, self.spacing));
+        self.limit_pps = least * 1e9 * numbers / (half as f64 * took.max(1.0));
     }
 }
 
@@ -478,22 +517,11 @@ impl Clusters {
         found
     }
 
-    /// Each burst, with what the packets near it show.
-    fn each(&self, by_number: &[Option<&Arrived>]) -> Vec<LossBurst> {
-        let delays = |part: &[Option<&Arrived>]| -> Vec<f64> {
-            let here = part.iter().flatten();
-            here.map(|packet| packet.kernel.0.wrapping_sub(packet.sent.0) as i64 as f64).collect()
-        };
-        if self.all.is_empty() {
-            return Vec::new();
-        }
-        let usual = median(&mut delays(by_number));
-        let one = |(burst, &(time, lost)): (&Range<u64>, &(f64, u64))| {
-            let from = burst.start.saturating_sub(JOIN) as usize;
-            let to = ((burst.end + JOIN) as usize).min(by_number.len());
-            let late = delays(&by_number[from.min(to)..to]).into_iter().fold(usual, f64::max) - usual;
+    /// Each burst, with what its packets show.
+    fn each(&self, by_number: &[Option<&Arrived>], spacing: f64) -> Vec<LossBurst> {
+        let one = |(burst, &(_, lost)): (&Range<u64>, &(f64, u64))| {
             let length = burst.end - burst.start;
-            LossBurst { time, late, passed: length - lost, solid: lost == length && length >= SOLID }
+            LossBurst::of(burst, by_number, spacing, lost == length && length >= SOLID)
         };
         self.all.iter().zip(&self.sizes).map(one).collect()
     }

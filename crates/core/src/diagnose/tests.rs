@@ -277,6 +277,7 @@ fn damaged(pps: f64, lost: u64) -> Point {
         burstiness: 1.0,
         passed_first: 40,
         delivered_pps: pps * received as f64 / 1000.0,
+        limit_pps: pps * received as f64 / 1000.0,
         ..lossy(pps, lost)
     }
 }
