@@ -6,6 +6,9 @@ use super::point::{MIN_CLUSTER, Point, by_chance};
 /// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;
 
+/// A rate below this fraction of a limit does not exceed it, as far as the limit is known.
+const BELOW: f64 = 0.9;
+
 /// A point whose `steady` loss is below this loses packets only at times. One above it exceeds a limit, or its path is
 /// down.
 const AT_TIMES: f64 = 0.05;
@@ -43,7 +46,11 @@ impl Waits {
     fn of(case: &Case) -> Waits {
         let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
         let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.limit_pps * p.wire_bits());
-        Waits { limit: limits.reduce(f64::max), clean, wakes: case.wakes }
+        let mut limits: Vec<f64> = limits.collect();
+        // Most points show it. Some passed more while a bucket was not empty yet, and some less, as other things lost packets.
+        let at = limits.len() / 2;
+        let limit = (!limits.is_empty()).then(|| *limits.select_nth_unstable_by(at, f64::total_cmp).1);
+        Waits { limit, clean, wakes: case.wakes }
     }
 
     /// Whether the packets before a loss had waited: in a queue that filled up now and then, or in one that was always
@@ -121,10 +128,17 @@ impl Bursts {
     }
 }
 
+/// Points that send at less than this many bits per second while they send have a low rate: well below the fastest, and below what
+/// passes of rates that lose all the time.
+pub(super) fn slow_bps(case: &Case) -> f64 {
+    let fastest = even(case).map(Point::pace_bps).fold(0.0, f64::max);
+    (SLOW * fastest).min(BELOW * Waits::of(case).limit.unwrap_or(f64::INFINITY))
+}
+
 /// Decides which points of a case have a low rate.
 fn slow(case: &Case) -> impl Fn(&&Point) -> bool + use<> {
-    let fastest = even(case).map(Point::bps).fold(0.0, f64::max);
-    move |point| point.bps() < SLOW * fastest
+    let most = slow_bps(case);
+    move |point| point.pace_bps() < most
 }
 
 /// Whether a rate limit explains the bursts as well: there are few, and none at low rates. A sender that a busy host holds up sends

@@ -217,11 +217,13 @@ fn polarisation(case: &Case) -> Option<Finding> {
         })
 }
 
-/// Packets lost in points below the fraction `part` of the fastest rate, and the number of bits sent in these points.
+/// Packets lost in points below the fraction `part` of the fastest rate, and below a limit, and the number of bits sent in these
+/// points.
 fn below(case: &Case, part: f64) -> (u64, f64) {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
-    let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
-    let slow = smooth.iter().filter(|p| p.bps() < part * fastest);
+    let fastest = smooth.iter().map(|p| p.pace_bps()).fold(0.0, f64::max);
+    let most = bursts::slow_bps(case).min(part * fastest);
+    let slow = smooth.iter().filter(|p| p.pace_bps() < most);
     slow.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()))
 }
 
@@ -265,7 +267,7 @@ fn in_groups(points: &[&Point]) -> bool {
 /// Whether the points above a rate lost far fewer packets than damage of this many packets per bit takes: what a slow point loses one by
 /// one may be outages that are short for its spacing, and a fast point loses many packets in each of these.
 fn fast_are_spared(smooth: &[&Point], above: f64, per_bit: f64) -> bool {
-    let fast = smooth.iter().filter(|p| p.bps() >= above);
+    let fast = smooth.iter().filter(|p| p.pace_bps() >= above);
     let (lost, bits) =
         fast.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()));
     let expected = per_bit * bits;
@@ -279,8 +281,9 @@ const SPARED_FAST: f64 = 0.3;
 /// Single losses at any rate.
 fn damage(case: &Case) -> Option<Finding> {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
-    let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
-    let slow: Vec<&&Point> = smooth.iter().filter(|p| p.bps() < SLOW * fastest).collect();
+    let fastest = smooth.iter().map(|p| p.pace_bps()).fold(0.0, f64::max);
+    let most = bursts::slow_bps(case);
+    let slow: Vec<&&Point> = smooth.iter().filter(|p| p.pace_bps() < most).collect();
     let (lost, sent) = below(case, SLOW);
     let rate = lost as f64 / sent.max(1.0);
     let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0) && !in_groups(&smooth);
@@ -366,7 +369,7 @@ fn ceiling(case: &Case) -> Option<Finding> {
     let slow_clean = plain(case, |p| p.burst <= 1 && p.pps() < 0.6 * worst.pps() && p.loss() < 0.005);
     // Below a limit, nearly all packets pass. If points there lose too, there is another cause.
     let (pps, bps) = (0.85 * worst.delivered_pps, 0.85 * worst.delivered_pps * worst.wire_bits());
-    let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.bps() < bps && p.loss() < 0.95);
+    let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.pace_bps() < bps && p.loss() < 0.95);
     let sum = |of: fn(&Point) -> u64| below.iter().map(|p| of(p)).sum::<u64>() as f64;
     if passed_more(case, worst)
         || slow_clean.is_empty()

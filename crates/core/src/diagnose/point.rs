@@ -122,6 +122,9 @@ pub struct Point {
     pub delivered_pps: f64,
     /// The same by the times at which packets were sent, which a sender that was held up stretches.
     pub limit_pps: f64,
+    /// Time between packets while the sender was at work, ns: in the fastest quarter of the run. A sender that is held up again
+    /// and again has a low mean rate, and exceeds a limit in between.
+    pub pace: f64,
 }
 
 /// A burst of losses.
@@ -149,32 +152,42 @@ impl LossBurst {
 
     /// The burst of these packets, each of which arrived or not: [`LossBurst::dry`] by the clock of the sender or by that of the
     /// receiver, whichever is less. What a sender sent late, or a router held up, came to the bucket at one moment.
-    fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], spacing: f64, solid: bool) -> LossBurst {
+    fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], way: Way, solid: bool) -> LossBurst {
         let (from, to) = (burst.start.saturating_sub(1), burst.end.min(by_number.len() as u64 - 1));
         let here: Vec<&Arrived> = by_number[from as usize..=to as usize].iter().flatten().copied().collect();
-        let of = |at: fn(&Arrived) -> Nanos| {
+        let since = |time: Nanos| time.0.wrapping_sub(here[0].sent.0) as i64 as f64;
+        let sent: Vec<f64> = here.iter().map(|packet| since(packet.sent)).collect();
+        let came: Vec<f64> = here.iter().map(|packet| since(packet.kernel) - way.delay).collect();
+        let of = |times: &[f64]| {
             let mut dry = vec![0.0f64; here.len().min(DRY)];
-            let time = |packet: &Arrived| at(packet).0.wrapping_sub(at(here[0]).0) as i64 as f64;
-            let times: Vec<f64> = here.iter().map(|packet| time(packet)).collect();
             for (n, pair) in here.windows(2).enumerate() {
                 let lost = pair[1].number - pair[0].number - 1;
                 if lost == 0 {
                     continue;
                 }
-                // The last of them came at the latest when they came as evenly as they were to be sent.
-                let last = times[n + 1].min(times[n] + lost as f64 * spacing);
+                // The last of them was sent no later than if all followed at the sender's pace, and came no earlier than what was
+                // before it.
+                let last = (sent[n] + lost as f64 * way.pace).max(times[n]).min(times[n + 1]);
                 for (passed, longest) in dry.iter_mut().enumerate().take(n + 1) {
                     *longest = longest.max(last - times[n - passed]);
                 }
             }
             dry
         };
-        let (sent, came) = (of(|packet| packet.sent), of(|packet| packet.kernel));
-        let dry = sent.into_iter().zip(came).map(|(sent, came)| sent.min(came)).collect();
+        let dry = of(&sent).into_iter().zip(of(&came)).map(|(sent, came)| sent.min(came)).collect();
         LossBurst { dry, solid }
     }
 }
 
+/// What a burst is seen by: time between packets while the sender is at work, and what the path delays without a queue, ns.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    pace: f64,
+    delay: f64,
+}
+
+/// Packets that arrived between two whose times of sending give the sender's pace.
+const PACE: usize = 16;
 /// A gap between arrivals that is too long to be a late interrupt, ns.
 const STALL: f64 = 150_000.0;
 /// Maximum number of gaps between arrivals that are neither of one batch nor of two, by the number of those between batches.
@@ -222,6 +235,17 @@ impl Point {
         self.pps() * self.wire_bits()
     }
 
+    /// Load on the line while the sender was at work, bits per second.
+    #[must_use]
+    pub(super) fn pace_bps(&self) -> f64 {
+        1e9 / self.at_work().max(1e-3) * self.wire_bits()
+    }
+
+    /// Time between packets while the sender was at work, ns.
+    fn at_work(&self) -> f64 {
+        if self.pace > 0.0 { self.pace.min(self.spacing) } else { self.spacing }
+    }
+
     /// Size of a packet on the line, bits.
     #[must_use]
     pub fn wire_bits(&self) -> f64 {
@@ -249,9 +273,10 @@ impl Point {
             highest = highest.max(Some(packet.number));
         }
         let lost = runs(&by_number);
+        let here: Vec<&Arrived> = by_number.iter().flatten().copied().collect();
+        point.paced(&here);
         point.losses(&lost);
         point.clusters(&lost, &by_number);
-        let here: Vec<&Arrived> = by_number.iter().flatten().copied().collect();
         let delay = |packet: &Arrived| packet.kernel.0.wrapping_sub(packet.sent.0) as i64;
         let Some(least) = here.iter().map(|packet| delay(packet)).min() else { return point };
         point.floor = least as f64;
@@ -298,7 +323,7 @@ impl Point {
         let longest = rest.iter().map(|run| run.end - run.start).max().unwrap_or(0);
         (self.bursts, self.solid) = (found.all.len() as u64, found.solid);
         (self.burst_lost, self.burst_time) = (found.lost, found.time);
-        self.each_burst = found.each(by_number, self.spacing);
+        self.each_burst = found.each(by_number, self.at_work());
         self.calm = (factor, longest);
         self.times = times(&rest);
         self.steady = steady(lost, self.sent);
@@ -388,6 +413,19 @@ impl Point {
         self.stalls =
             arrived.windows(2).zip(gaps).filter(|&(pair, &gap)| gap > long && jump(pair) < gap / 2.0).count()
                 as u64;
+    }
+
+    /// The pace of the sender, from trains of packets of which the first and the last arrived.
+    fn paced(&mut self, here: &[&Arrived]) {
+        if self.burst > 1 || here.len() < 4 * PACE {
+            return;
+        }
+        let pace = |(first, last): (&&Arrived, &&Arrived)| {
+            let numbers = last.number.saturating_sub(first.number).max(1);
+            last.sent.0.wrapping_sub(first.sent.0) as i64 as f64 / numbers as f64
+        };
+        let mut all: Vec<f64> = here.iter().zip(&here[PACE..]).map(pace).collect();
+        self.pace = quantile(&mut all, 0.25).max(0.0);
     }
 
     /// Rate of delivery in the half with the most losses.
@@ -518,10 +556,15 @@ impl Clusters {
     }
 
     /// Each burst, with what its packets show.
-    fn each(&self, by_number: &[Option<&Arrived>], spacing: f64) -> Vec<LossBurst> {
+    fn each(&self, by_number: &[Option<&Arrived>], pace: f64) -> Vec<LossBurst> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        let delays = by_number.iter().flatten().map(|p| p.kernel.0.wrapping_sub(p.sent.0) as i64);
+        let way = Way { pace, delay: delays.min().unwrap_or(0) as f64 };
         let one = |(burst, &(_, lost)): (&Range<u64>, &(f64, u64))| {
             let length = burst.end - burst.start;
-            LossBurst::of(burst, by_number, spacing, lost == length && length >= SOLID)
+            LossBurst::of(burst, by_number, way, lost == length && length >= SOLID)
         };
         self.all.iter().zip(&self.sizes).map(one).collect()
     }

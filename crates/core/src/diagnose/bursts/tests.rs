@@ -31,6 +31,8 @@ struct Line {
     holds: Option<(f64, f64)>,
     /// The same for the sender.
     sender: Option<(f64, f64)>,
+    /// The same for a sender without a processor: it makes up for a little of it, evenly, and gives up the rest.
+    pauses: Option<(f64, f64)>,
     /// Of each packet, the chance that a path begins to fail, and that it recovers; and the part that is lost meanwhile.
     fails_by_packet: Option<(f64, f64, f64)>,
     /// Part of the packets that is lost, each by itself.
@@ -39,6 +41,8 @@ struct Line {
 
 const SIZE: u32 = 1472;
 const DELAY: f64 = 0.012;
+/// What a sender makes up for, s.
+const SLACK: f64 = 0.02;
 
 /// Whether a moment is within one of the times that begin `every` seconds apart on average.
 struct Times {
@@ -69,13 +73,19 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
     let mut sender = Times::new(line.sender, false, chance);
     let mut holds = Times::new(line.holds, false, chance);
     let mut fails = Times::new(line.fails, true, chance);
+    let mut pauses = Times::new(line.pauses, false, chance);
+    let (mut shift, mut soonest) = (0.0, 0.0f64);
     let mut bad = false;
     let (mut tokens, mut filled) = (line.bucket.map_or(0.0, |(_, size)| size), 0.0);
     let (mut left, mut came) = (0.0f64, 0.0f64);
     let mut arrived = Vec::new();
     for number in 0..sent {
-        let due = number as f64 / pps;
-        left = sender.end(due, chance).unwrap_or(due).max(left + 2e-6);
+        let due = number as f64 / pps + shift;
+        let at = due.max(soonest);
+        left = sender.end(at, chance).unwrap_or(at).max(left + 2e-6);
+        left = pauses.end(left, chance).unwrap_or(left);
+        shift += (left - due - SLACK).max(0.0);
+        soonest = if line.pauses.is_some() { left + 0.875 / pps } else { 0.0 };
         came = holds.end(left, chance).unwrap_or(left).max(came);
         if fails.end(came, chance).is_some() || line.loss > 0.0 && chance.part() < line.loss {
             continue;
@@ -98,7 +108,9 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
         let nanos = |seconds: f64| Nanos((seconds * 1e9) as u64);
         arrived.push(Arrived { number, sent: nanos(left), kernel: nanos(at), user: nanos(at), ttl: 60 });
     }
-    Point::of(&Setting { size: SIZE, spacing: 1e9 / pps, burst: 1, sent, ..Setting::default() }, &arrived)
+    // The mean, as it is measured.
+    let spacing = 1e9 * (1.0 / pps + shift / sent as f64);
+    Point::of(&Setting { size: SIZE, spacing, burst: 1, sent, ..Setting::default() }, &arrived)
 }
 
 /// What is accused of a line that is loaded with `pps` and parts of it.
@@ -179,6 +191,31 @@ fn a_path_that_fails_at_times_is_no_policer() {
     // Of 1500 lines, these were accused of bit errors as well, before fast points had to lose what these would take.
     let known = [304, 456, 727, 864, 1290, 1442];
     assert_eq!(judged(&[Cause::BurstLoss], known, failing), (0, known.len(), String::new()));
+}
+
+/// A sender that a busy host holds up again and again for 5 to 50 ms: its mean rate may be half of what it sends in between.
+fn starved(chance: &mut Chance) -> Option<(f64, f64)> {
+    Some((chance.between(0.02, 0.5), chance.between(0.005, 0.05)))
+}
+
+#[test]
+fn a_starved_sender_makes_no_bursts_of_what_a_bucket_drops() {
+    let (wrong, named, text) = judged(&[Cause::Policer], JUDGED, |chance, pps| Line {
+        sender: None,
+        pauses: starved(chance),
+        ..behind_a_bucket(chance, pps)
+    });
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+}
+
+#[test]
+fn a_starved_sender_hides_no_failures() {
+    let (wrong, named, text) = judged(&[Cause::BurstLoss], JUDGED, |chance, pps| Line {
+        sender: None,
+        pauses: starved(chance),
+        ..failing(chance, pps)
+    });
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
 }
 
 #[test]
