@@ -36,6 +36,7 @@
 
 mod bursts;
 mod case;
+mod clusters;
 mod hosts;
 mod network;
 mod order;
@@ -46,7 +47,8 @@ pub mod tcp;
 mod tests;
 
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};
-pub use point::{Arrived, LossBurst, Point, Setting};
+pub use clusters::{Arrived, LossBurst};
+pub use point::{Point, Setting};
 
 /// Loss below this fraction of all packets is background and is ignored.
 const NOTHING: f64 = 2e-5;

@@ -1,7 +1,8 @@
 //! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
 use super::case::{Case, Cause, Finding};
-use super::point::{MIN_CLUSTER, Point, by_chance};
+use super::clusters::{MIN_CLUSTER, by_chance};
+use super::point::Point;
 
 /// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
 pub(super) const SLOW: f64 = 0.6;

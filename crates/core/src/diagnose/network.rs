@@ -2,7 +2,8 @@
 
 use super::bursts::{self, SLOW};
 use super::case::{Case, Cause, Finding, Shares};
-use super::point::{Point, together};
+use super::clusters::together;
+use super::point::Point;
 use crate::units::display_rate;
 use std::collections::{BTreeMap, BTreeSet};
 
