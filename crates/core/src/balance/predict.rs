@@ -181,7 +181,7 @@ impl Predictor {
     }
 
     /// Returns a tick that every sender had reached at `at`, which is before `now`, as far as it was heard: one that is held up
-    /// does not go on. A source that lags behind the others by less than [`LAGS`] counts too, though it is too far away to
+    /// does not go on. A source that lags behind the others by less than ten seconds counts too, though it is too far away to
     /// agree with them. `None` if too little is known.
     #[must_use]
     pub fn slowest(&self, now: Nanos, at: Nanos) -> Option<u64> {
