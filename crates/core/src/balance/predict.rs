@@ -175,7 +175,11 @@ impl Predictor {
     #[must_use]
     pub fn ahead(&self, now: Nanos, at: Nanos) -> Option<u64> {
         let agreed = self.known(now)?;
-        let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK).map(|(tick, _)| tick);
+        // The sender of the highest tick may be held up, and go on from it at any moment.
+        let fastest = agreed.iter().map(|track| track.fastest()).fold(0.0, f64::max);
+        let more = (fastest * at.since(now).0 as f64) as u64;
+        let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
+        let peak = peak.map(|(tick, _)| tick.saturating_add(more));
         let highest = agreed.into_iter().map(|track| track.highest(at)).max();
         highest.max(peak).map(|tick| tick.saturating_add(1))
     }
