@@ -14,6 +14,7 @@ import griffe
 MODULES = [
     "skyhaul",
     "skyhaul.ejfat",
+    "skyhaul.rdma",
     "skyhaul.recording",
     "skyhaul.spead",
     "skyhaul.spead.numba",

@@ -20,7 +20,7 @@ PAGES = [ROOT / "README.md", *(page for folder in FOLDERS for page in sorted((RO
 TREE = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "crates").rglob("*.md")]
 # Languages of blocks, and what is done with them. What is marked `text` in a page without Python is only shown.
 # Pages whose commands take what their Python sends or writes.
-WITH_PYTHON = {"python.md", "python-snippets.md", "samples.md", "ejfat-workers.md"}
+WITH_PYTHON = {"python.md", "python-snippets.md", "samples.md", "ejfat-workers.md", "rdma-python.md"}
 LANGUAGES = {"": "typed", "python": "run", "text": "compared", "c": "compiled", "toml": "given to the command",
              "rust": "lines of a program that runs: crates/skyhaul/tests/tutorial.rs"}  # fmt: skip
 

@@ -109,7 +109,7 @@ def test_mypy(programs):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-MODULES = {f"skyhaul{name}" for name in ("", ".recording", ".spead", ".spead.recv", ".spead.send", ".spead2", ".spead2.recv", ".spead2.send",
+MODULES = {f"skyhaul{name}" for name in ("", ".rdma", ".recording", ".spead", ".spead.recv", ".spead.send", ".spead2", ".spead2.recv", ".spead2.send",
                                          ".spead2.recv.asyncio", ".spead2.send.asyncio", ".spead2.numba")}  # fmt: skip
 
 

@@ -70,7 +70,7 @@ pub(crate) fn hosts(given: Vec<String>) -> PyResult<Vec<String>> {
 }
 
 /// The same with the host's address in place of its name; `None` if there is no name.
-fn named(text: &str) -> PyResult<Option<String>> {
+pub(crate) fn named(text: &str) -> PyResult<Option<String>> {
     let Some((transport, rest)) = text.split_once("://") else { return Ok(None) };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (host, options) = rest.split_at(end);

@@ -4,6 +4,7 @@
 //!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
 //!   array to fill:  SharedMut (holds a writable buffer) ◀─ chunks
 //!   value to send:  NumPy array ─▶ Sent (holds the array's buffer) ─▶ read by the sender, without the GIL
+//!   region:         RemoteMemory ─▶ RegionMemory ◀─ NumPy arrays view it, read-only, while peers write
 //!   chunk read:     buffer of the reader ─▶ ChunkMemory ◀─ NumPy arrays view it
 //!   packets:        bytes ─▶ Packets ◀─ a copy ─ bytearray, array ...
 //! ```
@@ -26,6 +27,7 @@
 
 mod chunk;
 mod function;
+mod remote;
 
 use crate::errors::not_adopted;
 use crate::process::{Hold, Lent};
@@ -36,6 +38,7 @@ use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+pub(crate) use remote::RegionMemory;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;

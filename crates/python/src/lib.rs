@@ -26,6 +26,7 @@
 //! | `event_sender` | events to a balancer or a receiver |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `process` | objects that a forked process cannot use, and what all of a process shares: references that any thread may drop, memory that streams fill, memory for arrays |
+//! | `rdma` | regions that peers write and read over UDP, and connections to regions of others |
 //! | `own_socket` | datagrams from a socket of the program |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk, and their heaps by number |
@@ -55,6 +56,7 @@ mod own_socket;
 mod place;
 mod placed;
 mod process;
+mod rdma;
 mod receive;
 mod recording;
 mod samples;
@@ -74,6 +76,8 @@ mod _native {
     use crate::buffer::Bytes;
     #[pymodule_export]
     use crate::buffer::ChunkMemory;
+    #[pymodule_export]
+    use crate::buffer::RegionMemory;
     #[pymodule_export]
     use crate::chunk::Chunk;
     #[pymodule_export]
@@ -102,6 +106,8 @@ mod _native {
     use crate::placed::PlacedStream;
     #[pymodule_export]
     use crate::process::Owner;
+    #[pymodule_export]
+    use crate::rdma::{RdmaClient, RdmaServer, RdmaStop};
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]

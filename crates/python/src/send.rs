@@ -4,7 +4,7 @@ mod heap;
 mod settings;
 mod ticket;
 
-pub(crate) use crate::send::ticket::interruptibly;
+pub(crate) use crate::send::ticket::{interruptibly, is_main_thread};
 pub(crate) use heap::{Batch, SendHeap, bits_per_second};
 pub(crate) use settings::Settings;
 use skyhaul::core::hint::Hint;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! [`RdmaServer`] exposes regions; [`write()`] and [`read()`] use a region of it. The endpoint of [`skyhaul_core::rdma`] decides; here it
-//! gets sockets, memory and a clock, in one thread. Datagrams come from any [`Source`](skyhaul_io::source::Source), and memory that peers
+//! gets sockets, memory and a clock, in one thread. [`RdmaService`] is a server whose messages are taken from a queue, and [`RdmaClient`] a
+//! connection that stays open, for programs. Datagrams come from any [`Source`](skyhaul_io::source::Source), and memory that peers
 //! write is [`RemoteMemory`](skyhaul_io::memory::remote::RemoteMemory).
 //!
 //! * Loss is reported, not repaired: a Write ends whole, or with its missing ranges, or is lost whole by its number. A Read asks again
@@ -17,7 +18,9 @@
 //! Limits: the UC profile only; one thread an end; no resumption after a change of address. See `docs/internals/rdma.md`.
 
 mod address;
+mod client;
 mod driver;
+mod message;
 mod read;
 mod report;
 mod serve;
@@ -25,13 +28,18 @@ mod verify;
 mod write;
 
 pub use address::{RdmaAddress, RegionSpec};
+pub use client::{ClientWrite, ClientWritten, RdmaClient, RdmaClientOptions};
+pub use driver::SourceBytes;
+pub use message::{RdmaService, ServedMessage};
 pub use read::{RdmaReadOptions, ReadProgress, read};
 pub use report::{
-    ConnectionReport, DatagramReport, LossReport, RdmaReadReport, RdmaServeReport, RdmaWriteReport,
-    RegionReport, VerifyReport,
+    ConnectionReport, DatagramReport, LossReport, RdmaClientReport, RdmaReadReport, RdmaServeReport,
+    RdmaWriteReport, RegionReport, VerifyReport,
 };
 pub use serve::{RdmaServer, ServeOptions, ServeProgress};
 pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
 
+#[cfg(test)]
+mod program_tests;
 #[cfg(test)]
 mod tests;

@@ -379,6 +379,17 @@ impl RdmaEndpoint {
         Ok(number)
     }
 
+    /// Ends a Read before its deadline: its [`RdmaEvent::ReadDone`] is the next event, and no byte is written from now on. One that has
+    /// ended is left as it is.
+    ///
+    /// # Errors
+    /// [`RdmaRefusal::UnknownConnection`].
+    pub fn end_read(&mut self, id: u32, read: u64) -> Result<(), RdmaRefusal> {
+        let connection = self.connections.get_mut(&id).ok_or(RdmaRefusal::UnknownConnection)?;
+        connection.end_read(read, &mut self.regions, &mut self.events);
+        Ok(())
+    }
+
     fn remove(&mut self, id: u32) {
         let Some(connection) = self.connections.remove(&id) else { return };
         let request = (connection.path.to, connection.nonce);

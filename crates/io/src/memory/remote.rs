@@ -44,6 +44,13 @@ impl RemoteMemory {
         self.length
     }
 
+    /// The words that it consists of, in native byte order; the last may have bytes beyond its length. For foreign code that views the
+    /// memory, and takes what it reads for what it is: each byte before or after a write.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
     fn check(&self, at: u64, length: usize) -> usize {
         let fits = at.checked_add(length as u64).is_some_and(|end| end <= self.length);
         assert!(fits, "{length} bytes at {at} of {}", self.length);

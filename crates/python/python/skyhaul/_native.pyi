@@ -18,8 +18,8 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 __all__ = [
     "BalancerClient", "Batch", "Bytes", "Cancelled", "Chunk", "ChunkMemory", "ChunkReader", "ChunkStream", "Damaged", "Empty",
     "EventPayload", "EventSender", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
-    "PlaceFunction", "PlacedStream", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
-    "SendHeap",
+    "PlaceFunction", "PlacedStream", "RdmaClient", "RdmaServer", "RdmaStop", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "RegionMemory",
+    "SendConfig", "SendHeap",
     "Samples", "SendStream", "Stopped", "TickBuilder", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
     "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
@@ -48,6 +48,11 @@ _RawItem: TypeAlias = tuple[int, bool, int, int, int]
 # (heap, counter, substream, rate)
 _Given: TypeAlias = tuple[SendHeap, int | None, int, float | None]
 
+# Index of the region, connection, numbers, whether the ranges are of the region, valid, missing, complete, immediate data
+_RawMessage: TypeAlias = tuple[
+    int, int, tuple[int, int], bool, list[tuple[int, int]], list[tuple[int, int]], bool, int | None
+]
+
 def read_descriptor(packet: _Buffer, bug_compat: int = 0) -> _RawDescriptor: ...
 def write_descriptor(
     id: int, name: str, description: str, shape: list[int | None], format: list[tuple[str, int]], numpy: str | None,
@@ -70,6 +75,103 @@ class Bytes(Buffer):
         """The CPU."""
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class RegionMemory(Buffer):
+    """The memory of a region: any number of arrays may view it, and it lives as long as the last. Peers may write it at any time."""
+
+    def __len__(self) -> int: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class RdmaServer:
+    """Regions that peers may write and read: see `skyhaul.rdma.Server`."""
+
+    def __new__(
+        cls,
+        listen: str,
+        regions: list[str],
+        *,
+        connections: int | None = None,
+        duration: float | None = None,
+        queue: int = 65536,
+        faults: str | None = None,
+        packet: int | None = None,
+        crc: bool = False,
+        buffer: int | None = None,
+    ) -> Self: ...
+    @property
+    def address(self) -> str:
+        """Its address, with the port that the system chose."""
+    def regions(self) -> list[tuple[str, bool, bool, RegionMemory]]:
+        """Its regions: name, read, write, memory."""
+    def place(self, region: int, offset: int, data: _Buffer) -> None:
+        """Put bytes into a region, for peers to read."""
+    def get(self, timeout: float | None = None) -> _RawMessage:
+        """The next message. Raises `Empty` after `timeout` seconds, `Stopped` when the server has ended and no message is left."""
+    def fileno(self) -> int:
+        """A file descriptor that is readable while a message is queued, or the server has ended. The server owns it."""
+    @property
+    def not_queued(self) -> int:
+        """Messages for which the queue had no room."""
+    def report(self) -> str:
+        """What it did so far, as JSON."""
+    def stop(self) -> str:
+        """Close the connections, and end; the last report as JSON. Queued messages can still be taken."""
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, where every call raises RuntimeError."""
+
+@final
+class RdmaStop:
+    """Ends an operation of another thread."""
+
+    def __new__(cls) -> Self: ...
+    def set(self) -> None:
+        """End it: it raises `Cancelled`."""
+
+@final
+class RdmaClient:
+    """A connection to a region: see `skyhaul.rdma.RemoteRegion`."""
+
+    def __new__(
+        cls,
+        to: str,
+        *,
+        faults: str | None = None,
+        arrival_faults: str | None = None,
+        packet: int | None = None,
+        crc: bool = False,
+        buffer: int | None = None,
+        stop: RdmaStop | None = None,
+    ) -> Self: ...
+    @property
+    def address(self) -> str:
+        """Where it is connected."""
+    @property
+    def nbytes(self) -> int:
+        """Length of the region in bytes."""
+    @property
+    def rights(self) -> tuple[bool, bool]:
+        """What may be done: read, write."""
+    def write(
+        self, data: _Buffer, offset: int, message: int | None, immediate: bool, rate: float, stop: RdmaStop | None = None
+    ) -> tuple[int, int, int, float, float]:
+        """Write the bytes of an object, which are not copied: first number, number behind the last, bytes, seconds, seconds by which the
+        schedule slipped."""
+    def read(
+        self, memory: _Buffer, start: int, deadline: float, stop: RdmaStop | None = None
+    ) -> tuple[list[tuple[int, int]], int, float]:
+        """Read as many bytes as fit into a writable object, from byte `start` of the region on: ranges that are missing, requests, seconds.
+        What is missing is zero."""
+    def report(self) -> str:
+        """What was done so far, as JSON."""
+    def close(self) -> str:
+        """Close the connection; the last report as JSON."""
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, where every call raises RuntimeError."""
 
 @final
 class Heap:

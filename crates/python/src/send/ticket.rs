@@ -106,6 +106,6 @@ pub(crate) fn interruptibly<T: Sync>(
 }
 
 /// Whether this is the thread on which Python handles signals, as far as the system can tell.
-fn is_main_thread() -> bool {
+pub(crate) fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
 }

@@ -24,6 +24,7 @@ use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Datagrams handed to the kernel at a time.
@@ -35,13 +36,17 @@ const MAX_DATAGRAM_BYTES: usize = 8972;
 /// A silent peer is asked after this time, and given up after four times that.
 const KEEP_ALIVE: Nanos = Nanos::SECOND;
 
+/// Bytes to be written, wherever they are.
+pub type SourceBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// Memory that operations use.
-#[derive(Debug)]
 pub(super) enum Memory {
     /// Peers may write it.
-    Remote(RemoteMemory),
+    Remote(Arc<RemoteMemory>),
     /// Bytes to write.
-    Bytes(Vec<u8>),
+    Bytes(SourceBytes),
+    /// Nothing any more.
+    Free,
 }
 
 /// The pattern of a message, as memory from which it is sent: nothing is copied. `at` is its offset in the region.
@@ -216,11 +221,23 @@ impl Driver {
 
     /// The number of new memory.
     pub(super) fn add(&mut self, memory: Memory) -> u32 {
-        self.memories.push(memory);
-        self.memories.len() as u32 - 1
+        let free = self.memories.iter().position(|memory| matches!(memory, Memory::Free));
+        let number = free.unwrap_or(self.memories.len());
+        match self.memories.get_mut(number) {
+            Some(place) => *place = memory,
+            None => self.memories.push(memory),
+        }
+        number as u32
     }
 
-    pub(super) fn memory(&self, number: u32) -> Option<&RemoteMemory> {
+    /// Let go of memory that no operation uses any more.
+    pub(super) fn release(&mut self, number: u32) {
+        if let Some(memory) = self.memories.get_mut(number as usize) {
+            *memory = Memory::Free;
+        }
+    }
+
+    pub(super) fn memory(&self, number: u32) -> Option<&Arc<RemoteMemory>> {
         match self.memories.get(number as usize) {
             Some(Memory::Remote(memory)) => Some(memory),
             _ => None,
@@ -388,7 +405,7 @@ impl Driver {
                 memory.copy(slice.start, &mut self.scratch[from..]);
                 Piece::Scratch(from..from + length)
             }
-            None => Piece::Scratch(0..0),
+            Some(Memory::Free) | None => Piece::Scratch(0..0),
         }
     }
 
@@ -459,8 +476,8 @@ fn bytes_of<'a>(memories: &'a [Memory], scratch: &'a [u8], piece: &Piece) -> &'a
         Piece::Scratch(range) => &scratch[range.clone()],
         Piece::Pattern(bytes) => bytes,
         Piece::Bytes(memory, range) => match &memories[*memory] {
-            Memory::Bytes(bytes) => &bytes[range.clone()],
-            Memory::Remote(_) => &[],
+            Memory::Bytes(bytes) => &(**bytes).as_ref()[range.clone()],
+            Memory::Remote(_) | Memory::Free => &[],
         },
     }
 }

@@ -15,6 +15,7 @@ use skyhaul_io::memory::remote::RemoteMemory;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of a Read.
@@ -90,63 +91,93 @@ pub fn read(
         gather: Duration::ZERO,
     })?;
     let region = connect(&mut driver, &options.from, stop)?;
-    let range = or_close(checked(options, &region), &mut driver, region.connection)?;
-    let length = (range.end - range.start).min(PIECE * AT_A_TIME as u64);
-    let memory = driver.add(Memory::Remote(RemoteMemory::new(length)?));
-    let cpu = thread::cpu_time();
-    let mut reader = Reader {
-        options,
-        region,
-        memory,
-        next: range.start,
-        range: range.clone(),
-        pieces: BTreeMap::new(),
-        free: (0..AT_A_TIME).rev().collect(),
-        report: RdmaReadReport {
-            version: VERSION,
-            from: options.from.to_string(),
-            region_bytes: region.bytes,
-            range: (range.start, range.end),
-            ..RdmaReadReport::default()
-        },
-        missing: Vec::new(),
-        over: BTreeMap::new(),
-        taken: range.start,
-    };
-    let began = Instant::now();
-    let ended = reader.run(&mut driver, stop, take, progress);
-    let ended = or_close(ended, &mut driver, region.connection)?;
-    let Reader { mut report, mut missing, .. } = reader;
-    report.seconds = began.elapsed().as_secs_f64();
-    report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+    let range = checked(&options.from, options.range.clone(), &region);
+    let range = or_close(range, &mut driver, region.connection)?;
+    let memory = or_close(sink(&range), &mut driver, region.connection)?;
+    let memory = driver.add(Memory::Remote(memory));
+    let job = ReadJob { region, memory, range, deadline: options.deadline };
+    let done = job.run(&mut driver, stop, take, progress);
+    let (mut report, ended) = or_close(done, &mut driver, region.connection)?;
     let closed_by = match ended {
         Some(by) => by,
         None => close(&mut driver, region.connection)?,
     };
+    report.version = VERSION;
+    report.from = options.from.to_string();
     report.closed_by = closed_by.name().to_owned();
-    missing.sort_by_key(|range| range.start);
-    report.missing = pairs(&joined(&missing));
-    report.missing_bytes = total(&missing);
-    report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds.max(1e-9);
     report.datagrams = driver.ledger()?;
-    let (asked, told) = (range.end - range.start, report.bytes + report.missing_bytes);
-    if asked != told {
-        return Err(io::Error::other(format!("{asked} bytes were asked for, and {told} were reported")));
-    }
     Ok(report)
 }
 
+/// Memory into which the pieces of a range arrive.
+pub(super) fn sink(range: &Range<u64>) -> io::Result<Arc<RemoteMemory>> {
+    RemoteMemory::new((range.end - range.start).min(PIECE * AT_A_TIME as u64)).map(Arc::new)
+}
+
+/// A range to be read over a connection.
+pub(super) struct ReadJob {
+    pub(super) region: RemoteRegion,
+    /// That of [`sink`].
+    pub(super) memory: u32,
+    pub(super) range: Range<u64>,
+    pub(super) deadline: Duration,
+}
+
+impl ReadJob {
+    /// Reads it; also returns why the connection ended, if it did. The report says nothing of the connection.
+    pub(super) fn run(
+        self,
+        driver: &mut Driver,
+        stop: &StopFlag,
+        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+        progress: &mut dyn FnMut(&ReadProgress),
+    ) -> io::Result<(RdmaReadReport, Option<ClosedBy>)> {
+        let (cpu, began, range) = (thread::cpu_time(), Instant::now(), self.range.clone());
+        let mut reader = Reader {
+            next: range.start,
+            pieces: BTreeMap::new(),
+            free: (0..AT_A_TIME).rev().collect(),
+            report: RdmaReadReport {
+                region_bytes: self.region.bytes,
+                range: (range.start, range.end),
+                ..RdmaReadReport::default()
+            },
+            missing: Vec::new(),
+            over: BTreeMap::new(),
+            taken: range.start,
+            job: self,
+        };
+        let ended = reader.run(driver, stop, take, progress)?;
+        let Reader { mut report, mut missing, .. } = reader;
+        report.seconds = began.elapsed().as_secs_f64();
+        report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+        missing.sort_by_key(|range| range.start);
+        report.missing = pairs(&joined(&missing));
+        report.missing_bytes = total(&missing);
+        report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds.max(1e-9);
+        let (asked, told) = (range.end - range.start, report.bytes + report.missing_bytes);
+        if asked != told {
+            return Err(io::Error::other(format!("{asked} bytes were asked for, and {told} were reported")));
+        }
+        Ok((report, ended))
+    }
+}
+
 /// The range to read.
-fn checked(options: &RdmaReadOptions, region: &RemoteRegion) -> io::Result<Range<u64>> {
+pub(super) fn checked(
+    from: &RdmaAddress,
+    range: Option<Range<u64>>,
+    region: &RemoteRegion,
+) -> io::Result<Range<u64>> {
     let wrong = |kind, text: String| Err(io::Error::new(kind, text));
     if !region.rights.read {
-        let text = format!("{} may not be read{}", options.from, Hint("serve it with :read"));
+        let text = format!("{from} may not be read{}", Hint("serve it with :read"));
         return wrong(io::ErrorKind::PermissionDenied, text);
     }
-    let range = options.range.clone().unwrap_or(0..region.bytes);
+    let range = range.unwrap_or(0..region.bytes);
     if range.is_empty() || range.end > region.bytes {
         let text = format!(
-            "--range {}..{} does not lie in the region of {} bytes{}",
+            "the range {}..{} does not lie in the region of {} bytes{}",
             range.start,
             range.end,
             region.bytes,
@@ -169,13 +200,10 @@ fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     all
 }
 
-struct Reader<'a> {
-    options: &'a RdmaReadOptions,
-    region: RemoteRegion,
-    memory: u32,
+struct Reader {
+    job: ReadJob,
     /// The first byte that was not asked for.
     next: u64,
-    range: Range<u64>,
     pieces: BTreeMap<u64, Piece>,
     /// Parts of the buffer without a Read.
     free: Vec<usize>,
@@ -187,7 +215,7 @@ struct Reader<'a> {
     taken: u64,
 }
 
-impl Reader<'_> {
+impl Reader {
     /// Returns why the connection ended, if it did.
     fn run(
         &mut self,
@@ -199,7 +227,7 @@ impl Reader<'_> {
         let (began, mut shown) = (Instant::now(), (Instant::now(), 0));
         let mut ended = None;
         loop {
-            self.report.interrupted = stop.is_set() && self.next < self.range.end;
+            self.report.interrupted = stop.is_set() && self.next < self.job.range.end;
             while ended.is_none() && !stop.is_set() && self.may_ask() {
                 self.ask(driver)?;
             }
@@ -207,7 +235,11 @@ impl Reader<'_> {
                 // Those under way are given up: their deadline may be far.
                 let pieces = std::mem::take(&mut self.pieces);
                 self.report.interrupted |= !pieces.is_empty();
-                self.missing.extend(pieces.into_values().map(|piece| piece.range));
+                for (read, piece) in pieces {
+                    // One that has ended meanwhile is not waited for either.
+                    let _ = driver.endpoint.end_read(self.job.region.connection, read);
+                    self.missing.push(piece.range);
+                }
             }
             if self.pieces.is_empty() {
                 break;
@@ -229,37 +261,37 @@ impl Reader<'_> {
                 progress(&ReadProgress {
                     seconds: began.elapsed().as_secs_f64(),
                     done: self.report.bytes + total(&self.missing),
-                    of: self.range.end - self.range.start,
+                    of: self.job.range.end - self.job.range.start,
                     bits_per_second: bits,
                 });
             }
         }
         // What was never asked for is missing too.
-        if self.next < self.range.end {
-            self.missing.push(self.next..self.range.end);
+        if self.next < self.job.range.end {
+            self.missing.push(self.next..self.job.range.end);
         }
         Ok(ended)
     }
 
     fn may_ask(&self) -> bool {
-        self.next < self.range.end && self.next - self.taken < AHEAD * PIECE && !self.free.is_empty()
+        self.next < self.job.range.end && self.next - self.taken < AHEAD * PIECE && !self.free.is_empty()
     }
 
     fn ask(&mut self, driver: &mut Driver) -> io::Result<()> {
         let Some(place) = self.free.pop() else { return Ok(()) };
-        let range = self.next..self.range.end.min(self.next + PIECE);
-        let (now, after) = (driver.now(), Nanos::from(self.options.deadline));
+        let range = self.next..self.job.range.end.min(self.next + PIECE);
+        let (now, after) = (driver.now(), Nanos::from(self.job.deadline));
         let read = RemoteRead {
             sink: MemorySlice {
-                memory: self.memory,
+                memory: self.job.memory,
                 start: place as u64 * PIECE,
                 length: range.end - range.start,
             },
-            from: RemoteAddress { stag: self.region.stag, offset: range.start },
+            from: RemoteAddress { stag: self.job.region.stag, offset: range.start },
             deadline: now.plus(after),
             ask_again: Some(Nanos((after.0 / REQUESTS).max(1_000_000))),
         };
-        let connection = self.region.connection;
+        let connection = self.job.region.connection;
         let posted = driver.with(|endpoint, context| endpoint.read(connection, read, context));
         let number = posted
             .map_err(|why| io::Error::other(format!("read from byte {}: {}", range.start, why.name())))?;
@@ -284,7 +316,7 @@ impl Reader<'_> {
         self.report.bytes += length - total(missing);
         self.report.longest_seconds = self.report.longest_seconds.max(piece.began.elapsed().as_secs_f64());
         let mut bytes = vec![0; length as usize];
-        if let Some(memory) = driver.memory(self.memory) {
+        if let Some(memory) = driver.memory(self.job.memory) {
             memory.copy(piece.place as u64 * PIECE, &mut bytes);
         }
         for hole in missing {
@@ -295,7 +327,7 @@ impl Reader<'_> {
         self.free.push(piece.place);
         self.over.insert(piece.range.start, bytes);
         while let Some(bytes) = self.over.remove(&self.taken) {
-            take(self.taken - self.range.start, &bytes)?;
+            take(self.taken - self.job.range.start, &bytes)?;
             self.taken += bytes.len() as u64;
         }
         Ok(())

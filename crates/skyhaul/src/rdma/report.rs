@@ -209,6 +209,33 @@ pub struct RdmaWriteReport {
     pub datagrams: DatagramReport,
 }
 
+/// What was done over a connection that stayed open.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RdmaClientReport {
+    /// [`VERSION`](crate::report::VERSION).
+    pub version: u32,
+    /// The region.
+    pub to: String,
+    /// How datagrams were handed to the kernel.
+    pub mode: String,
+    /// Length of the region in bytes.
+    pub region_bytes: u64,
+    /// Payload and headers of a datagram, at most.
+    pub datagram_bytes: u16,
+    /// Writes handed out whole. They are numbered from 1.
+    pub messages: u64,
+    /// Bytes of the payload of these.
+    pub bytes: u64,
+    /// Reads: pieces of at most 1 MiB.
+    pub reads: u64,
+    /// Bytes that arrived for them.
+    pub read_bytes: u64,
+    /// Why the connection ended: `here` if the peer confirmed. `None`: it is open.
+    pub closed_by: Option<String>,
+    /// Its datagrams.
+    pub datagrams: DatagramReport,
+}
+
 /// What was read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RdmaReadReport {

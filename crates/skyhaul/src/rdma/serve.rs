@@ -2,6 +2,7 @@
 
 use super::address::{RdmaAddress, RegionSpec, rights_text};
 use super::driver::{Driver, DriverOptions, Memory};
+use super::message::ServedMessage;
 use super::report::{
     ConnectionReport, LossReport, MAX_LOSSES, RdmaServeReport, RegionReport, VerifyReport, pairs, total,
 };
@@ -13,10 +14,11 @@ use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RdmaEvent, RegionRights};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections that are listed in the report.
@@ -67,6 +69,23 @@ pub struct ServeProgress {
     pub sent_bytes: u64,
 }
 
+impl ServeOptions {
+    /// Serve these regions until told to stop.
+    #[must_use]
+    pub fn new(listen: RdmaAddress, regions: Vec<RegionSpec>) -> ServeOptions {
+        ServeOptions {
+            listen,
+            regions,
+            duration: None,
+            connections: None,
+            verify: false,
+            faults: None,
+            datagram_bytes: None,
+            crc: false,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Region {
     spec: RegionSpec,
@@ -86,6 +105,8 @@ pub struct RdmaServer {
     accepted: u64,
     ended: u64,
     report: RdmaServeReport,
+    /// What became of each message since the list was last taken.
+    messages: Option<VecDeque<ServedMessage>>,
 }
 
 impl std::fmt::Debug for RdmaServer {
@@ -127,7 +148,7 @@ impl RdmaServer {
             if regions.iter().any(|region| region.spec.name == spec.name) {
                 return wrong(format!("two regions are named {}", spec.name));
             }
-            let memory = driver.add(Memory::Remote(RemoteMemory::new(spec.bytes)?));
+            let memory = driver.add(Memory::Remote(Arc::new(RemoteMemory::new(spec.bytes)?)));
             let slice = MemorySlice { memory, start: 0, length: spec.bytes };
             // Nobody may use it who has not named it: a guessed STag is of no use.
             let stag = driver
@@ -150,8 +171,8 @@ impl RdmaServer {
             verify: options.verify.then(VerifyReport::default),
             ..RdmaServeReport::default()
         };
-        let (numbers, open) = (BTreeMap::new(), BTreeMap::new());
-        Ok(RdmaServer { driver, options, regions, numbers, open, accepted: 0, ended: 0, report })
+        let (numbers, open, messages) = (BTreeMap::new(), BTreeMap::new(), None);
+        Ok(RdmaServer { driver, options, regions, numbers, open, accepted: 0, ended: 0, report, messages })
     }
 
     /// Its address, with the port that the system chose.
@@ -176,10 +197,22 @@ impl RdmaServer {
         self.memory(region).place(at, bytes);
     }
 
+    /// Its regions and their memory, in the order of the options.
+    pub(super) fn shared(&self) -> Vec<(RegionSpec, Arc<RemoteMemory>)> {
+        let memory =
+            |region: &Region| Some((region.spec.clone(), self.driver.memory(region.memory)?.clone()));
+        self.regions.iter().filter_map(memory).collect()
+    }
+
+    /// Keep a list of messages that end from now on; returns the one since the last call.
+    pub(super) fn list_messages(&mut self) -> VecDeque<ServedMessage> {
+        self.messages.replace(VecDeque::new()).unwrap_or_default()
+    }
+
     fn memory(&self, region: &str) -> &RemoteMemory {
         let named = self.regions.iter().find(|one| one.spec.name == region);
         named
-            .and_then(|region| self.driver.memory(region.memory))
+            .and_then(|region| self.driver.memory(region.memory).map(|memory| &**memory))
             .unwrap_or_else(|| panic!("there is no region {region:?}"))
     }
 
@@ -193,6 +226,16 @@ impl RdmaServer {
         stop: &StopFlag,
         progress: &mut dyn FnMut(&ServeProgress),
     ) -> io::Result<RdmaServeReport> {
+        self.run_with(stop, progress, &mut |_| {})
+    }
+
+    /// The same; `each` is called after each turn.
+    pub(super) fn run_with(
+        &mut self,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(&ServeProgress),
+        each: &mut dyn FnMut(&mut RdmaServer),
+    ) -> io::Result<RdmaServeReport> {
         let (began, cpu) = (Instant::now(), thread::cpu_time());
         let mut shown = (began, 0);
         loop {
@@ -202,6 +245,9 @@ impl RdmaServer {
                 break;
             }
             self.turn(left.map_or(TURN, |left| left.min(TURN)))?;
+            self.report.seconds = began.elapsed().as_secs_f64();
+            self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+            each(self);
             if shown.0.elapsed() >= PROGRESS_INTERVAL {
                 let bytes = self.driver.endpoint.counts().placed_bytes;
                 let bits = (bytes - shown.1) as f64 * 8.0 / shown.0.elapsed().as_secs_f64();
@@ -285,6 +331,16 @@ impl RdmaServer {
                 *(if is_complete { &mut self.report.complete } else { &mut self.report.incomplete }) += 1;
                 let message = message.unwrap_or_default();
                 self.compare(stag, (connection, message), number, &valid);
+                self.list(|regions, open| ServedMessage {
+                    region: region_index(regions, open, connection),
+                    connection: number,
+                    messages: message..message + 1,
+                    in_region: stag != 0,
+                    valid: valid.clone(),
+                    missing: missing.clone(),
+                    is_complete,
+                    immediate,
+                });
                 if !is_complete {
                     self.lose(LossReport {
                         connection: number,
@@ -298,6 +354,12 @@ impl RdmaServer {
             }
             RdmaEvent::MessagesLost { connection, messages } => {
                 let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.list(|regions, open| ServedMessage {
+                    region: region_index(regions, open, connection),
+                    connection: number,
+                    messages: messages.clone(),
+                    ..ServedMessage::default()
+                });
                 self.report.lost += messages.end - messages.start;
                 if let Some(report) = self.open.get_mut(&connection) {
                     report.lost += messages.end - messages.start;
@@ -328,6 +390,12 @@ impl RdmaServer {
             | RdmaEvent::Sent { .. } => {}
         }
         Ok(())
+    }
+
+    fn list(&mut self, message: impl FnOnce(&[Region], &BTreeMap<u32, ConnectionReport>) -> ServedMessage) {
+        if let Some(messages) = &mut self.messages {
+            messages.push_back(message(&self.regions, &self.open));
+        }
     }
 
     fn requested(&mut self, connection: u32, peer: SocketAddr, private: &[u8]) -> io::Result<()> {
@@ -370,7 +438,11 @@ impl RdmaServer {
         }
     }
 
-    fn finish(&mut self) -> io::Result<RdmaServeReport> {
+    /// The report as it is now.
+    ///
+    /// # Errors
+    /// Its sums are wrong.
+    pub(super) fn finish(&mut self) -> io::Result<RdmaServeReport> {
         let mut report = self.report.clone();
         report.datagrams = self.driver.ledger()?;
         let counts = self.driver.endpoint.counts();
@@ -392,6 +464,12 @@ impl RdmaServer {
 /// The endpoint has this connection: it has just said so.
 fn answered(answer: Result<(), skyhaul_core::wire::rdma::RdmaRefusal>) -> io::Result<()> {
     answer.map_err(|why| io::Error::other(format!("answer a request: {}", why.name())))
+}
+
+/// The region that a connection is for.
+fn region_index(regions: &[Region], open: &BTreeMap<u32, ConnectionReport>, connection: u32) -> usize {
+    let name = open.get(&connection).map(|report| &report.region);
+    regions.iter().position(|region| Some(&region.spec.name) == name).unwrap_or_default()
 }
 
 fn region_report(spec: &RegionSpec) -> RegionReport {

@@ -1,7 +1,7 @@
 //! Writes patterns or bytes to a region of a peer.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, Memory, datagram_bytes, pattern_of};
+use super::driver::{Driver, DriverOptions, Memory, SourceBytes, datagram_bytes, pattern_of};
 use super::report::RdmaWriteReport;
 use crate::report::VERSION;
 use crate::stop::StopFlag;
@@ -14,6 +14,7 @@ use skyhaul_core::rdma::{
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time to connect, and for the peer to confirm the end.
@@ -180,19 +181,41 @@ pub(super) fn or_close<T>(result: io::Result<T>, driver: &mut Driver, connection
     })
 }
 
+/// Bytes that are written once, one message after the other.
+pub(super) struct BytesPlan {
+    /// The number of their memory.
+    pub(super) memory: u32,
+    pub(super) length: u64,
+    /// Where the first is put, from the start of the region.
+    pub(super) offset: u64,
+}
+
 /// The messages of a run: where each lies, and how many there are.
-struct Plan {
-    message_bytes: u64,
-    region_bytes: u64,
-    /// Of bytes: their number.
-    bytes: Option<(u32, u64)>,
-    messages: u64,
+pub(super) struct Plan {
+    pub(super) message_bytes: u64,
+    pub(super) region_bytes: u64,
+    /// `None`: patterns.
+    pub(super) bytes: Option<BytesPlan>,
+    pub(super) messages: u64,
+    /// Messages of the connection before the first.
+    pub(super) before: u64,
+    pub(super) immediate: bool,
+    pub(super) duration: Option<Duration>,
 }
 
 impl Plan {
     fn of(options: &RdmaWriteOptions, region: &RemoteRegion, driver: &mut Driver) -> io::Result<Plan> {
         let (message_bytes, region_bytes) = (options.message_bytes, region.bytes);
         let limit = options.messages.unwrap_or(u64::MAX);
+        let plan = |bytes, messages| Plan {
+            message_bytes,
+            region_bytes,
+            bytes,
+            messages,
+            before: 0,
+            immediate: options.immediate,
+            duration: options.duration,
+        };
         match &options.source {
             WriteSource::Pattern if message_bytes > region_bytes => {
                 let text = format!(
@@ -201,38 +224,54 @@ impl Plan {
                 );
                 Err(failed(io::ErrorKind::InvalidInput, text))
             }
-            WriteSource::Pattern => Ok(Plan { message_bytes, region_bytes, bytes: None, messages: limit }),
-            WriteSource::Bytes(bytes) if bytes.len() as u64 > region_bytes => {
-                let text = format!(
-                    "{} bytes do not fit the region of {region_bytes}{}",
-                    bytes.len(),
-                    Hint("serve a larger --region")
-                );
-                Err(failed(io::ErrorKind::InvalidInput, text))
-            }
+            WriteSource::Pattern => Ok(plan(None, limit)),
             WriteSource::Bytes(bytes) => {
-                let length = bytes.len() as u64;
-                let memory = driver.add(Memory::Bytes(bytes.clone()));
+                fits(bytes.len() as u64, 0, region_bytes)?;
+                let source: SourceBytes = Arc::new(bytes.clone());
+                let (memory, length) = (driver.add(Memory::Bytes(source)), bytes.len() as u64);
                 let messages = length.div_ceil(message_bytes).min(limit);
-                Ok(Plan { message_bytes, region_bytes, bytes: Some((memory, length)), messages })
+                Ok(plan(Some(BytesPlan { memory, length, offset: 0 }), messages))
             }
         }
     }
 
     /// Message number `n`, from 1: its bytes, and its offset in the region.
     fn message(&self, n: u64) -> (MemorySlice, u64) {
-        match self.bytes {
+        match &self.bytes {
             None => {
                 let at = (n - 1) % (self.region_bytes / self.message_bytes) * self.message_bytes;
                 (pattern_of(n, at, self.message_bytes), at)
             }
-            Some((memory, length)) => {
+            Some(BytesPlan { memory, length, offset }) => {
                 let start = (n - 1) * self.message_bytes;
-                let slice = MemorySlice { memory, start, length: self.message_bytes.min(length - start) };
-                (slice, start)
+                let slice =
+                    MemorySlice { memory: *memory, start, length: self.message_bytes.min(length - start) };
+                (slice, offset + start)
             }
         }
     }
+}
+
+/// An error unless so many bytes from `offset` on lie in the region.
+pub(super) fn fits(bytes: u64, offset: u64, region_bytes: u64) -> io::Result<()> {
+    if offset.checked_add(bytes).is_some_and(|end| end <= region_bytes) {
+        return Ok(());
+    }
+    let place = if offset == 0 { String::new() } else { format!(" from byte {offset} on") };
+    let text = format!(
+        "{bytes} bytes do not fit the region of {region_bytes}{place}{}",
+        Hint("serve a larger --region")
+    );
+    Err(failed(io::ErrorKind::InvalidInput, text))
+}
+
+/// An error unless the region may be written.
+pub(super) fn may_write(to: &RdmaAddress, region: &RemoteRegion) -> io::Result<()> {
+    if region.rights.write {
+        return Ok(());
+    }
+    let text = format!("{to} may not be written{}", Hint("serve it with :write"));
+    Err(failed(io::ErrorKind::PermissionDenied, text))
 }
 
 /// Writes until all is sent, or `stop`, or the time that was asked for: then the message under way is finished, and the connection closed.
@@ -263,16 +302,12 @@ pub fn write(
         gather: Duration::ZERO,
     })?;
     let region = connect(&mut driver, &options.to, stop)?;
-    if !region.rights.write {
-        close(&mut driver, region.connection)?;
-        let text = format!("{} may not be written{}", options.to, Hint("serve it with :write"));
-        return Err(failed(io::ErrorKind::PermissionDenied, text));
-    }
+    or_close(may_write(&options.to, &region), &mut driver, region.connection)?;
     let plan = Plan::of(options, &region, &mut driver);
     let plan = or_close(plan, &mut driver, region.connection)?;
     let cpu = thread::cpu_time();
     let mut run = Run::new(options.rate, driver.now());
-    let ended = run.write(&mut driver, options, &region, &plan, stop, progress);
+    let ended = run.write(&mut driver, &region, &plan, stop, progress);
     let ended = or_close(ended, &mut driver, region.connection)?;
     driver.flush();
     let (seconds, cpu_seconds) =
@@ -301,27 +336,26 @@ pub fn write(
 }
 
 /// Writing: what is posted and what is done.
-struct Run {
-    began: Instant,
-    pacer: Pacer,
+pub(super) struct Run {
+    pub(super) began: Instant,
+    pub(super) pacer: Pacer,
     posted: u64,
     posted_bytes: u64,
-    done: u64,
-    bytes: u64,
+    pub(super) done: u64,
+    pub(super) bytes: u64,
     shown: (Instant, u64),
 }
 
 impl Run {
-    fn new(rate: u64, now: Nanos) -> Run {
+    pub(super) fn new(rate: u64, now: Nanos) -> Run {
         let (began, pacer) = (Instant::now(), Pacer::new(rate, now));
         Run { began, pacer, posted: 0, posted_bytes: 0, done: 0, bytes: 0, shown: (began, 0) }
     }
 
     /// Returns why the connection ended, if it did.
-    fn write(
+    pub(super) fn write(
         &mut self,
         driver: &mut Driver,
-        options: &RdmaWriteOptions,
         region: &RemoteRegion,
         plan: &Plan,
         stop: &StopFlag,
@@ -329,9 +363,9 @@ impl Run {
     ) -> io::Result<Option<ClosedBy>> {
         let mut read = Instant::now();
         loop {
-            let is_over = options.duration.is_some_and(|most| self.began.elapsed() >= most) || stop.is_set();
+            let is_over = plan.duration.is_some_and(|most| self.began.elapsed() >= most) || stop.is_set();
             while !is_over && self.posted < plan.messages && self.posted_bytes - self.bytes < AHEAD {
-                self.post(driver, options, region, plan)?;
+                self.post(driver, region, plan)?;
             }
             if self.done == self.posted && (is_over || self.posted == plan.messages) {
                 return Ok(None);
@@ -372,17 +406,11 @@ impl Run {
         }
     }
 
-    fn post(
-        &mut self,
-        driver: &mut Driver,
-        options: &RdmaWriteOptions,
-        region: &RemoteRegion,
-        plan: &Plan,
-    ) -> io::Result<()> {
-        let number = self.posted + 1;
-        let (source, offset) = plan.message(number);
+    fn post(&mut self, driver: &mut Driver, region: &RemoteRegion, plan: &Plan) -> io::Result<()> {
+        let (source, offset) = plan.message(self.posted + 1);
+        let number = plan.before + self.posted + 1;
         let to = RemoteAddress { stag: region.stag, offset };
-        let immediate = options.immediate.then_some(number);
+        let immediate = plan.immediate.then_some(number);
         let write = RemoteWrite { source, to, immediate, is_solicited: immediate.is_some() };
         let posted = driver.endpoint.write(region.connection, write);
         posted.map_err(|why| io::Error::other(format!("write message {number}: {}", why.name())))?;

@@ -1,0 +1,347 @@
+//! A connection to a region that stays open: any number of Writes and Reads, one at a time.
+//!
+//! ```text
+//!   write, read ─▶ lock ─▶ driver ◀─ lock, if nobody has it ◀─ keeper: every quarter of a second
+//! ```
+//!
+//! Operations run in the caller's thread. Between them a thread answers the peer, which would otherwise take this end for gone.
+
+use super::address::RdmaAddress;
+use super::driver::{Driver, DriverOptions, Memory, SourceBytes, datagram_bytes};
+use super::read::{ReadJob, checked, sink};
+use super::report::{RdmaClientReport, RdmaReadReport};
+use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write, or_close};
+use crate::report::VERSION;
+use crate::stop::StopFlag;
+use skyhaul_core::rdma::{ClosedBy, RdmaConfig, RdmaEvent, RegionRights};
+use skyhaul_io::fault::Faults;
+use skyhaul_io::lock::lock;
+use std::io;
+use std::ops::Range;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The peer is answered this often while nothing is written or read.
+const TEND: Duration = Duration::from_millis(250);
+/// Bytes handed out when it is.
+const TEND_BYTES: u64 = 64 << 10;
+
+/// How to connect to a region.
+#[derive(Clone, Debug)]
+pub struct RdmaClientOptions {
+    /// The region.
+    pub to: RdmaAddress,
+    /// On what arrives.
+    pub arriving: Option<Faults>,
+    /// On segments that leave.
+    pub leaving: Option<Faults>,
+    /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
+    pub datagram_bytes: Option<u16>,
+    /// Ask for a CRC on every datagram.
+    pub crc: bool,
+}
+
+/// How bytes are written.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientWrite {
+    /// Where the first is put, from the start of the region.
+    pub offset: u64,
+    /// Bytes of a message; the last may be shorter.
+    pub message_bytes: u64,
+    /// Each message has immediate data: its number on this connection, from 1.
+    pub immediate: bool,
+    /// Bits of datagrams per second; 0 is as fast as possible.
+    pub rate: u64,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientWritten {
+    /// The numbers of the messages on this connection. Fewer than asked for only if it was interrupted.
+    pub messages: Range<u64>,
+    /// Bytes of payload handed out.
+    pub bytes: u64,
+    /// Wall seconds.
+    pub seconds: f64,
+    /// Seconds by which the schedule slipped.
+    pub slipped_seconds: f64,
+}
+
+struct Connected {
+    driver: Driver,
+    options: RdmaClientOptions,
+    region: RemoteRegion,
+    report: RdmaClientReport,
+    /// Why it has ended.
+    ended: Option<ClosedBy>,
+    /// It was closed by its program.
+    is_closed: bool,
+}
+
+/// A connection to a region. Dropping it closes it.
+///
+/// ```
+/// use skyhaul::rdma::{ClientWrite, RdmaClient, RdmaClientOptions, RdmaService, ServeOptions};
+/// use skyhaul::stop::StopFlag;
+/// use std::{sync::Arc, time::Duration};
+/// let serve = ServeOptions::new("rdma+udp://127.0.0.1:0".parse()?, vec!["vis:4KiB:read,write".parse()?]);
+/// let service = RdmaService::start(serve, 16)?;
+/// let to = format!("rdma+udp://{}/vis", service.local()).parse()?;
+/// let options = RdmaClientOptions { to, arriving: None, leaving: None, datagram_bytes: None, crc: false };
+/// let (client, stop) = (RdmaClient::connect(options, &StopFlag::default())?, StopFlag::default());
+/// let how = ClientWrite { offset: 100, message_bytes: 4096, immediate: true, rate: 0 };
+/// client.write(Arc::new(*b"visibilities"), &how, &stop)?;
+/// assert!(service.get(None)?.is_complete);
+/// let mut got = Vec::new();
+/// let report = client.read(102..106, Duration::from_secs(10), &stop, &mut |_, bytes| Ok(got.extend_from_slice(bytes)))?;
+/// assert_eq!((report.missing_bytes, &got[..]), (0, &b"sibi"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RdmaClient {
+    connected: Arc<Mutex<Connected>>,
+    region: RemoteRegion,
+    /// Dropped to end the thread that tends it.
+    tending: Mutex<Option<(mpsc::Sender<()>, JoinHandle<()>)>>,
+}
+
+impl std::fmt::Debug for RdmaClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RdmaClient").field("region", &self.region).finish_non_exhaustive()
+    }
+}
+
+impl RdmaClient {
+    /// Connects, and learns of the region.
+    ///
+    /// # Errors
+    /// The peer does not answer (`TimedOut`), has no such region (`ConnectionRefused`), `stop` was set (`Interrupted`), or a system call
+    /// failed.
+    pub fn connect(options: RdmaClientOptions, stop: &StopFlag) -> io::Result<RdmaClient> {
+        let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.to.endpoint)?;
+        let config = RdmaConfig {
+            datagram_bytes,
+            max_message_bytes: u64::from(u32::MAX),
+            crc: options.crc,
+            ..RdmaConfig::default()
+        };
+        let mut driver = Driver::open(&DriverOptions {
+            listen: None,
+            peer: Some(options.to.endpoint.clone()),
+            config,
+            arriving: options.arriving,
+            leaving: options.leaving,
+            gather: Duration::ZERO,
+        })?;
+        let region = connect(&mut driver, &options.to, stop)?;
+        let report = RdmaClientReport {
+            version: VERSION,
+            to: options.to.to_string(),
+            region_bytes: region.bytes,
+            datagram_bytes,
+            ..RdmaClientReport::default()
+        };
+        let connected = Connected { driver, options, region, report, ended: None, is_closed: false };
+        let connected = Arc::new(Mutex::new(connected));
+        let (end, ended) = mpsc::channel();
+        let tended = connected.clone();
+        let tend = move || {
+            while ended.recv_timeout(TEND) == Err(RecvTimeoutError::Timeout) {
+                // Whoever has it answers the peer.
+                let is_over = match tended.try_lock() {
+                    Ok(mut connected) => connected.tend().is_err() || connected.ended.is_some(),
+                    Err(TryLockError::WouldBlock) => false,
+                    Err(TryLockError::Poisoned(_)) => true,
+                };
+                if is_over {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("rdma-client".into()).spawn(tend)?;
+        Ok(RdmaClient { connected, region, tending: Mutex::new(Some((end, thread))) })
+    }
+
+    /// The length of the region in bytes.
+    #[must_use]
+    pub fn region_bytes(&self) -> u64 {
+        self.region.bytes
+    }
+
+    /// What may be done with it.
+    #[must_use]
+    pub fn rights(&self) -> RegionRights {
+        self.region.rights
+    }
+
+    /// Writes bytes, and returns when the kernel has them; whether they arrived is not known here. After `stop`, the message under way is
+    /// finished.
+    ///
+    /// # Errors
+    /// They do not fit the region or a message has no bytes (`InvalidInput`), the region may not be written (`PermissionDenied`), the
+    /// connection is closed (`NotConnected`) or has ended (`ConnectionReset`), or the socket fails.
+    pub fn write(&self, bytes: SourceBytes, how: &ClientWrite, stop: &StopFlag) -> io::Result<ClientWritten> {
+        lock(&self.connected).write(bytes, how, stop)
+    }
+
+    /// Reads a range of the region, in pieces of at most 1 MiB, each by the deadline from its first request on. Its bytes go to `take` in
+    /// order, with the offset from the range's start; they are zero where nothing arrived. After `stop`, Reads under way are given up.
+    ///
+    /// # Errors
+    /// The range does not lie in the region (`InvalidInput`), the region may not be read (`PermissionDenied`), the connection is closed
+    /// (`NotConnected`) or had ended (`ConnectionReset`), `take` or the socket fails.
+    pub fn read(
+        &self,
+        range: Range<u64>,
+        deadline: Duration,
+        stop: &StopFlag,
+        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<RdmaReadReport> {
+        lock(&self.connected).read(range, deadline, stop, take)
+    }
+
+    /// What was done so far.
+    ///
+    /// # Errors
+    /// Its sums are wrong.
+    pub fn report(&self) -> io::Result<RdmaClientReport> {
+        lock(&self.connected).told()
+    }
+
+    /// Closes the connection, and waits at most 5 s until the peer confirms. Nothing happens if it is closed already.
+    ///
+    /// # Errors
+    /// The socket fails, or the sums of the report are wrong.
+    pub fn close(&self) -> io::Result<RdmaClientReport> {
+        // Not while the lock is held which the thread may want.
+        if let Some((end, thread)) = lock(&self.tending).take() {
+            drop(end);
+            // It has no result.
+            let _ = thread.join();
+        }
+        let mut connected = lock(&self.connected);
+        connected.close()?;
+        connected.told()
+    }
+}
+
+impl Drop for RdmaClient {
+    fn drop(&mut self) {
+        // Nobody asks any more.
+        let _ = self.close();
+    }
+}
+
+impl Connected {
+    /// Answer the peer.
+    fn tend(&mut self) -> io::Result<()> {
+        self.driver.receive(Duration::ZERO)?;
+        self.driver.send(TEND_BYTES);
+        while let Some(event) = self.driver.endpoint.poll_event() {
+            if let RdmaEvent::Closed { by, .. } = event {
+                self.ended = Some(by);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        let failed = |kind, text: String| Err(io::Error::new(kind, text));
+        if self.is_closed {
+            let text = format!("{}: the connection is closed", self.options.to);
+            return failed(io::ErrorKind::NotConnected, text);
+        }
+        self.tend()?;
+        match self.ended {
+            Some(by) => {
+                let text = format!("{}: the connection has ended: {}", self.options.to, by.name());
+                failed(io::ErrorKind::ConnectionReset, text)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, bytes: SourceBytes, how: &ClientWrite, stop: &StopFlag) -> io::Result<ClientWritten> {
+        self.check()?;
+        may_write(&self.options.to, &self.region)?;
+        let length = (*bytes).as_ref().len() as u64;
+        fits(length, how.offset, self.region.bytes)?;
+        if how.message_bytes == 0 {
+            let text = "a message needs at least one byte".to_owned();
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let memory = self.driver.add(Memory::Bytes(bytes));
+        let before = self.report.messages;
+        let plan = Plan {
+            message_bytes: how.message_bytes,
+            region_bytes: self.region.bytes,
+            bytes: Some(BytesPlan { memory, length, offset: how.offset }),
+            messages: length.div_ceil(how.message_bytes),
+            before,
+            immediate: how.immediate,
+            duration: None,
+        };
+        let mut run = Run::new(how.rate, self.driver.now());
+        let ended = run.write(&mut self.driver, &self.region, &plan, stop, &mut |_| {});
+        let ended = or_close(ended, &mut self.driver, self.region.connection);
+        // Faults may hold back segments, which are in this memory.
+        self.driver.flush();
+        self.driver.release(memory);
+        self.report.messages += run.done;
+        self.report.bytes += run.bytes;
+        self.ended = ended.inspect_err(|_| self.ended = Some(ClosedBy::Here))?;
+        if run.done < plan.messages && self.ended.is_some() {
+            self.check()?;
+        }
+        Ok(ClientWritten {
+            messages: before + 1..self.report.messages + 1,
+            bytes: run.bytes,
+            seconds: run.began.elapsed().as_secs_f64(),
+            slipped_seconds: run.pacer.forgiven().0 as f64 / 1e9,
+        })
+    }
+
+    fn read(
+        &mut self,
+        range: Range<u64>,
+        deadline: Duration,
+        stop: &StopFlag,
+        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<RdmaReadReport> {
+        self.check()?;
+        let range = checked(&self.options.to, Some(range), &self.region)?;
+        let memory = self.driver.add(Memory::Remote(sink(&range)?));
+        let job = ReadJob { region: self.region, memory, range, deadline };
+        let done = job.run(&mut self.driver, stop, take, &mut |_| {});
+        let done = or_close(done, &mut self.driver, self.region.connection);
+        // All its Reads have ended: no late answer is for this memory.
+        self.driver.release(memory);
+        let (mut report, ended) = done.inspect_err(|_| self.ended = Some(ClosedBy::Here))?;
+        self.ended = ended;
+        self.report.reads += report.reads;
+        self.report.read_bytes += report.bytes;
+        report.version = VERSION;
+        report.from = self.options.to.to_string();
+        report.closed_by = ended.map(|by| by.name().to_owned()).unwrap_or_default();
+        report.datagrams = self.driver.ledger()?;
+        Ok(report)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_closed, true) && self.ended.is_none() {
+            self.ended = Some(close(&mut self.driver, self.region.connection)?);
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> io::Result<RdmaClientReport> {
+        let (_, mode) = self.driver.describe();
+        Ok(RdmaClientReport {
+            mode,
+            closed_by: self.ended.map(|by| by.name().to_owned()),
+            datagrams: self.driver.ledger()?,
+            ..self.report.clone()
+        })
+    }
+}
