@@ -273,7 +273,7 @@ ENVIRONMENT = {**os.environ, "SKYHAUL_CONFIG": "/dev/null"}
 
 def test_the_command_writes_into_an_array():
     with rdma.Server("127.0.0.1:0", "vis:1MiB:read,write", connections=1) as server:
-        line = [command(), "rdma", "write", server.address + "/vis", "--pattern", "--message", "50KB", "--messages", "20", "--imm",
+        line = [command(), "rdma", "write", server.address + "/vis", "--pattern", "--message", "48KiB", "--messages", "20", "--imm",
                 "--rate", "200Mbps", "--faults", "loss=0.05,seed=3", "--json"]  # fmt: skip
         done = subprocess.run(line, capture_output=True, env=ENVIRONMENT, timeout=SOON, check=True)
         messages = list(server)
@@ -337,7 +337,7 @@ def test_a_server_that_is_killed_ends_reads_by_their_deadline_and_then_the_conne
 
 def test_a_writer_that_is_killed_is_given_up():
     with rdma.Server("127.0.0.1:0", "vis:1MiB:write", connections=1) as server:
-        line = [command(), "rdma", "write", server.address + "/vis", "--pattern", "--message", "10KB", "--rate", "1Mbps", "--duration", "60s"]
+        line = [command(), "rdma", "write", server.address + "/vis", "--pattern", "--message", "10KiB", "--rate", "1Mbps", "--duration", "60s"]
         write = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
         try:
             assert isinstance(server.get(SOON), Written)
@@ -372,7 +372,7 @@ async def test_async_for_takes_messages_while_others_run(server):
 
 
 async def test_reads_are_cancelled(server):
-    async with rdma.connect(server.address + "/vis", arrival_faults="loss=0.9,seed=1", packet=1472) as remote:
+    async with rdma.connect(server.address + "/vis", arrival_faults="loss=0.3,seed=1", packet=1472) as remote:
         out = np.empty(1 << 20, np.uint8)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(remote.aread(deadline=3600.0, out=out), 0.2)
@@ -380,11 +380,13 @@ async def test_reads_are_cancelled(server):
         assert len((await remote.aread(0, 10, deadline=SOON)).data) == 10
 
 
-async def test_a_write_that_is_cancelled_ends_soon(server):
-    async with rdma.connect(server.address + "/in") as remote:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(remote.awrite(bytes(60_000), message=1000, rate=1e4), 0.2)
-        assert 0 < remote.report()["messages"] < 60
+async def test_a_write_that_is_cancelled_ends_soon():
+    with rdma.Server("127.0.0.1:0", "vis:4MiB:write") as server:
+        async with rdma.connect(server.address + "/vis") as remote:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(remote.awrite(bytes(4 << 20), message=1 << 15, rate=1e6), 0.2)
+            # Of 128 messages, 32 are under way.
+            assert 0 < remote.report()["messages"] <= 64
 
 
 def test_threads_go_on_while_one_waits(server):
@@ -401,7 +403,7 @@ INTERRUPTED = """
 import os, signal, threading, time
 from skyhaul import rdma
 server = rdma.Server("127.0.0.1:0", "vis:64MiB:read,write")
-remote = rdma.connect(server.address + "/vis", arrival_faults="loss=0.9,seed=1", packet=1472)
+remote = rdma.connect(server.address + "/vis", arrival_faults="loss=0.3,seed=1", packet=1472)
 for work in (lambda: server.get(), lambda: remote.read(deadline=3600.0), lambda: remote.write(bytes(1000000), message=1000, rate=1e5)):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:

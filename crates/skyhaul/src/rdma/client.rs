@@ -175,8 +175,8 @@ impl RdmaClient {
         self.region.rights
     }
 
-    /// Writes bytes, and returns when the kernel has them; whether they arrived is not known here. After `stop`, the message under way is
-    /// finished.
+    /// Writes bytes, and returns when the kernel has them; whether they arrived is not known here. After `stop`, what is
+    /// under way, about 1 MiB or a message, is still sent.
     ///
     /// # Errors
     /// They do not fit the region or a message has no bytes (`InvalidInput`), the region may not be written (`PermissionDenied`), the

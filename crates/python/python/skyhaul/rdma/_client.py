@@ -150,7 +150,7 @@ class RemoteRegion:
     async def awrite(
         self, data: Bytes, offset: int = 0, *, message: int | None = None, immediate: bool = True, rate: float = 0.0
     ) -> WriteDone:
-        """As `write`, while other tasks run. If the task is cancelled, the message under way is finished."""
+        """As `write`, while other tasks run. If the task is cancelled, what is under way, about 1 MiB or a message, is still sent."""
         return await _cancellable(lambda token: self._write(data, offset, message, immediate, rate, token))
 
     async def aread(
