@@ -10,7 +10,7 @@ use super::address::RdmaAddress;
 use super::driver::{Driver, DriverOptions, Memory, SourceBytes, datagram_bytes};
 use super::read::{ReadJob, checked, sink};
 use super::report::{RdmaClientReport, RdmaReadReport};
-use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write, or_close};
+use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::rdma::{ClosedBy, RdmaConfig, RdmaEvent, RegionRights};
@@ -284,13 +284,13 @@ impl Connected {
         };
         let mut run = Run::new(how.rate, self.driver.now());
         let ended = run.write(&mut self.driver, &self.region, &plan, stop, &mut |_| {});
-        let ended = or_close(ended, &mut self.driver, self.region.connection);
+        let ended = self.or_end(ended);
         // Faults may hold back segments, which are in this memory.
         self.driver.flush();
         self.driver.release(memory);
         self.report.messages += run.done;
         self.report.bytes += run.bytes;
-        self.ended = ended.inspect_err(|_| self.ended = Some(ClosedBy::Here))?;
+        self.ended = ended?;
         if run.done < plan.messages && self.ended.is_some() {
             self.check()?;
         }
@@ -314,10 +314,10 @@ impl Connected {
         let memory = self.driver.add(Memory::Remote(sink(&range)?));
         let job = ReadJob { region: self.region, memory, range, deadline };
         let done = job.run(&mut self.driver, stop, take, &mut |_| {});
-        let done = or_close(done, &mut self.driver, self.region.connection);
+        let done = self.or_end(done);
         // All its Reads have ended: no late answer is for this memory.
         self.driver.release(memory);
-        let (mut report, ended) = done.inspect_err(|_| self.ended = Some(ClosedBy::Here))?;
+        let (mut report, ended) = done?;
         self.ended = ended;
         self.report.reads += report.reads;
         self.report.read_bytes += report.bytes;
@@ -326,6 +326,14 @@ impl Connected {
         report.closed_by = ended.map(|by| by.name().to_owned()).unwrap_or_default();
         report.datagrams = self.driver.ledger()?;
         Ok(report)
+    }
+
+    /// After an error the connection is closed. The error is the first.
+    fn or_end<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|_| {
+            let by = close(&mut self.driver, self.region.connection);
+            self.ended = Some(by.unwrap_or(ClosedBy::Here));
+        })
     }
 
     fn close(&mut self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use super::address::RdmaAddress;
 use super::driver::{Driver, DriverOptions, Memory, datagram_bytes};
 use super::report::{RdmaReadReport, pairs, total};
-use super::write::{RemoteRegion, close, connect, or_close};
+use super::write::{RemoteRegion, close, connect, or_close, refused};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
@@ -293,8 +293,7 @@ impl Reader {
         };
         let connection = self.job.region.connection;
         let posted = driver.with(|endpoint, context| endpoint.read(connection, read, context));
-        let number = posted
-            .map_err(|why| io::Error::other(format!("read from byte {}: {}", range.start, why.name())))?;
+        let number = posted.map_err(|why| refused(&format!("read from byte {}", range.start), why))?;
         self.next = range.end;
         self.report.reads += 1;
         self.pieces.insert(number, Piece { range, place, began: Instant::now() });

@@ -11,6 +11,7 @@ use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{
     ClosedBy, MemorySlice, RdmaConfig, RdmaEvent, RegionRights, RemoteAddress, RemoteWrite,
 };
+use skyhaul_core::wire::rdma::RdmaRefusal;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use std::io;
@@ -252,6 +253,16 @@ impl Plan {
     }
 }
 
+/// The endpoint takes no operation: mostly because the peer has closed the connection.
+pub(super) fn refused(what: &str, why: RdmaRefusal) -> io::Error {
+    match why {
+        RdmaRefusal::Unexpected | RdmaRefusal::UnknownConnection => {
+            failed(io::ErrorKind::ConnectionReset, format!("{what}: the peer has closed the connection"))
+        }
+        _ => io::Error::other(format!("{what}: {}", why.name())),
+    }
+}
+
 /// An error unless so many bytes from `offset` on lie in the region.
 pub(super) fn fits(bytes: u64, offset: u64, region_bytes: u64) -> io::Result<()> {
     if offset.checked_add(bytes).is_some_and(|end| end <= region_bytes) {
@@ -413,7 +424,7 @@ impl Run {
         let immediate = plan.immediate.then_some(number);
         let write = RemoteWrite { source, to, immediate, is_solicited: immediate.is_some() };
         let posted = driver.endpoint.write(region.connection, write);
-        posted.map_err(|why| io::Error::other(format!("write message {number}: {}", why.name())))?;
+        posted.map_err(|why| refused(&format!("write message {number}"), why))?;
         self.posted += 1;
         self.posted_bytes += source.length;
         Ok(())
