@@ -124,8 +124,8 @@ class RemoteRegion:
     def read(self, start: int = 0, stop: int | None = None, *, deadline: float = 1.0, out: npt.NDArray[Any] | None = None) -> ReadDone:
         """Read bytes `start` to `stop` of the region (None: its end), or as many as fit into the array `out`.
 
-        Each piece of 1 MiB has `deadline` seconds from its first request on; what is missing of it is asked for again. Then it ends as it
-        is: `missing` and `mask` of the result say what did not arrive. A late answer writes to no memory.
+        Each piece of 1 MiB has `deadline` seconds from its first request on; what is missing of it is asked for again. Then, or when the
+        connection ends, it ends as it is: `missing` and `mask` of the result say what did not arrive. A late answer writes to no memory.
 
         ValueError if the range does not lie in the region, PermissionError if it may not be read, ConnectionResetError if the connection
         had ended.
