@@ -35,7 +35,7 @@ BASEDPYRIGHT = {"typeCheckingMode": "strict", "stubPath": "stubs", "reportUnused
                 "ignore": ["stubs"]}  # fmt: skip
 # Pages with programs of another library beside ours under the same name; its users do not type them.
 OTHERS = ["from-spead2.md"]
-MYPY = "[mypy]\nstrict = True\nallow_redefinition = True\ndisallow_untyped_decorators = False\nmypy_path = stubs\ncache_dir = /dev/null\n"
+MYPY = "[mypy]\nstrict = True\nallow_redefinition = True\ndisallow_untyped_decorators = False\nmypy_path = stubs\ncache_dir = cache\n"
 
 
 class Typed(ast.NodeTransformer):

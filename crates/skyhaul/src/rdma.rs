@@ -24,19 +24,21 @@ mod message;
 mod read;
 mod report;
 mod serve;
+mod service;
 mod verify;
 mod write;
 
 pub use address::{RdmaAddress, RegionSpec};
 pub use client::{ClientWrite, ClientWritten, RdmaClient, RdmaClientOptions};
 pub use driver::SourceBytes;
-pub use message::{RdmaService, ServedMessage};
+pub use message::ServedMessage;
 pub use read::{RdmaReadOptions, ReadProgress, read};
 pub use report::{
     ConnectionReport, DatagramReport, LossReport, RdmaClientReport, RdmaReadReport, RdmaServeReport,
     RdmaWriteReport, RegionReport, VerifyReport,
 };
 pub use serve::{RdmaServer, ServeOptions, ServeProgress};
+pub use service::RdmaService;
 pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
 
 #[cfg(test)]

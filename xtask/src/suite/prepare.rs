@@ -55,11 +55,19 @@ pub(crate) fn tshark() -> Result<(), String> {
     Err("tshark is not installed (apt-get install tshark)".to_owned())
 }
 
-/// Have iperf3, a peer of `skyhaul probe`, and valgrind, if that is possible. What needs them says itself that they are missing.
+/// Have valgrind and the peers of `skyhaul probe` and of files over HTTP, if that is possible. What needs them says itself that they
+/// are missing.
 pub(crate) fn tools() {
-    for tool in ["iperf3", "valgrind"] {
-        if !quiet(tool, &["--version"]) && may_install() {
-            let _ = apt(tool);
+    const TOOLS: [(&str, &str); 5] = [
+        ("iperf3", "iperf3"),
+        ("valgrind", "valgrind"),
+        ("davix-get", "davix"),
+        ("litmus", "litmus"),
+        ("rclone", "rclone"),
+    ];
+    for (program, package) in TOOLS {
+        if !quiet(program, &["--version"]) && may_install() {
+            let _ = apt(package);
         }
     }
 }

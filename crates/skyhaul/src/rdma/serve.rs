@@ -370,18 +370,7 @@ impl RdmaServer {
             }
             RdmaEvent::Immediate { .. } => self.report.immediates += 1,
             RdmaEvent::Closed { connection, by, datagrams_lost } => {
-                self.numbers.remove(&connection);
-                if let Some(mut report) = self.open.remove(&connection) {
-                    self.ended += 1;
-                    report.datagrams_lost = datagrams_lost;
-                    report.closed_by = Some(by.name().to_owned());
-                    self.report.datagrams_lost += datagrams_lost;
-                    if self.report.connections.len() < MAX_LISTED {
-                        self.report.connections.push(report);
-                    } else {
-                        self.report.connections_not_listed += 1;
-                    }
-                }
+                self.closed(connection, by.name(), datagrams_lost);
             }
             // Buffers for Sends are never posted, and this end reads and writes nothing.
             RdmaEvent::Connected { .. }
@@ -390,6 +379,21 @@ impl RdmaServer {
             | RdmaEvent::Sent { .. } => {}
         }
         Ok(())
+    }
+
+    fn closed(&mut self, connection: u32, by: &str, datagrams_lost: u64) {
+        self.numbers.remove(&connection);
+        if let Some(mut report) = self.open.remove(&connection) {
+            self.ended += 1;
+            report.datagrams_lost = datagrams_lost;
+            report.closed_by = Some(by.to_owned());
+            self.report.datagrams_lost += datagrams_lost;
+            if self.report.connections.len() < MAX_LISTED {
+                self.report.connections.push(report);
+            } else {
+                self.report.connections_not_listed += 1;
+            }
+        }
     }
 
     fn list(&mut self, message: impl FnOnce(&[Region], &BTreeMap<u32, ConnectionReport>) -> ServedMessage) {
