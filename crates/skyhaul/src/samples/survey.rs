@@ -472,17 +472,18 @@ impl Transform {
     fn autocorrelation(&self, power: &[f64]) -> Vec<f64> {
         let lags = self.block / 2;
         let mut correlation = if self.is_complex() {
-            let mut points: Vec<Complex<f64>> = power.iter().map(|&sum| Complex::new(sum, 0.0)).collect();
+            let mut points: Vec<_> = scaled(power).map(|power| Complex::new(power, 0.0)).collect();
             FftPlanner::new().plan_fft_inverse(points.len()).process(&mut points);
-            points.iter().take(lags).map(|point| point.norm()).collect()
+            points.iter().take(lags).map(|point| f64::from(point.norm())).collect()
         } else {
             inverse(power, lags)
         };
         // The window's own, which the samples' is multiplied by.
-        let mut spectrum: Vec<Complex<f64>> = window(self.block).map(|w| Complex::new(w, 0.0)).collect();
+        let mut spectrum: Vec<_> = self.window.iter().map(|&w| Complex::new(w, 0.0)).collect();
         spectrum.resize(2 * self.block, Complex::default());
         FftPlanner::new().plan_fft_forward(2 * self.block).process(&mut spectrum);
-        let squares: Vec<f64> = spectrum[..=self.block].iter().map(Complex::norm_sqr).collect();
+        let squares: Vec<f64> =
+            spectrum[..=self.block].iter().map(|point| f64::from(point.norm_sqr())).collect();
         let of_window = inverse(&squares, lags);
         let first = correlation.first().zip(of_window.first()).map(|(c, w)| c / w).filter(|&c| c > 0.0);
         for (value, w) in correlation.iter_mut().zip(&of_window) {
@@ -492,17 +493,24 @@ impl Transform {
     }
 }
 
-/// The first values of the real inverse of a spectrum of powers.
+/// Values as parts of the largest, as far as a transform in single precision needs them: their common factor drops out. With double
+/// precision too, all of the library's transforms would be compiled twice, and the powers are of single precision themselves.
+fn scaled(power: &[f64]) -> impl Iterator<Item = f32> {
+    let largest = power.iter().copied().fold(0.0, f64::max);
+    power.iter().map(move |&power| if largest > 0.0 { (power / largest) as f32 } else { 0.0 })
+}
+
+/// The first values of the real inverse of a spectrum of powers, but for a factor.
 fn inverse(power: &[f64], lags: usize) -> Vec<f64> {
-    let plan: Arc<dyn ComplexToReal<f64>> =
+    let plan: Arc<dyn ComplexToReal<f32>> =
         RealFftPlanner::new().plan_fft_inverse(2 * (power.len() - 1).max(1));
-    let mut points: Vec<Complex<f64>> = power.iter().map(|&sum| Complex::new(sum, 0.0)).collect();
+    let mut points: Vec<_> = scaled(power).map(|power| Complex::new(power, 0.0)).collect();
     let mut values = plan.make_output_vec();
     if plan.process(&mut points, &mut values).is_err() {
         values.fill(0.0);
     }
     values.truncate(lags);
-    values
+    values.into_iter().map(f64::from).collect()
 }
 
 #[cfg(test)]
