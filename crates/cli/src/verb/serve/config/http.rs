@@ -120,7 +120,7 @@ mod tests {
         let root = "[[http.root]]\nname = 'a'\ndirectory = '/'\n";
         for (http, why) in [
             ("[http]", "nothing is served"),
-            ("[http]\nrecordings = 'yes'", "line 7: recordings: expected true or false"),
+            ("[http]\nrecordings = 'yes'", "line 8: recordings: expected true or false"),
             ("[http]\nkey = '/k'", "certificate and key belong together"),
             ("[http]\nport = 1", "unknown key\nhint: the keys of [http] are"),
             (&format!("{root}{root}"), "two roots are named a"),
