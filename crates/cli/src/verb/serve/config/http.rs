@@ -122,7 +122,7 @@ mod tests {
             ("[http]", "nothing is served"),
             ("[http]\nrecordings = 'yes'", "line 8: recordings: expected true or false"),
             ("[http]\nkey = '/k'", "certificate and key belong together"),
-            ("[http]\nport = 1", "unknown key\nhint: the keys of [http] are"),
+            ("[http]\nport = 1", "unknown key; hint: the keys of [http] are"),
             (&format!("{root}{root}"), "two roots are named a"),
             ("[[http.root]]\nname = 'a/b'\ndirectory = '/'", "name: expected up to 64 letters"),
             ("[[http.root]]\nname = 'recordings'\ndirectory = '/'", "name: expected up to 64 letters"),
