@@ -17,7 +17,7 @@
 //! that wait for disks, in pieces of a megabyte; the threads of connections only pass them on.
 //!
 //! Limits: [`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_BODIES`], [`MAX_RECORDING_BODIES`], [`MAX_UPLOADS`], [`MEMORY_BYTES`]; the times of
-//! [`http`](crate::balancer) for heads, and for bodies of which nothing moves.
+//! [`http`](crate::balancer) for heads, and for bodies that make no progress.
 
 mod byte_ranges;
 mod changes;
@@ -173,8 +173,8 @@ async fn answer(
             Ok(made.into_response())
         }
         "DELETE" => {
-            let place = door.place(&path)?;
-            let done = door.blocking(connection, move |_| changes::delete(&place)).await?;
+            let (place, headers) = (door.place(&path)?, headers.clone());
+            let done = door.blocking(connection, move |_| changes::delete(&place, &headers)).await?;
             Ok(done.into_response())
         }
         "MOVE" | "COPY" => transfer(door, connection, (method, uri, headers), &path).await,
@@ -203,8 +203,8 @@ async fn transfer(
         overwrite: Transfer::overwrite(headers)?,
         is_shallow,
     };
-    let of = Arc::clone(door);
-    let done = door.blocking(connection, move |stop| transfer.run(&of, stop)).await?;
+    let (of, headers) = (Arc::clone(door), headers.clone());
+    let done = door.blocking(connection, move |stop| transfer.run(&of, &headers, stop)).await?;
     Ok(done.into_response())
 }
 

@@ -256,7 +256,7 @@ fn uploads_are_whole_or_not_there() {
     assert_eq!(names.len(), 3, "{names:?}");
 }
 
-/// An upload of which only the beginning is sent.
+/// Begins an upload, and sends only its first bytes.
 fn begin(files: &Files, name: &str, size: usize, data: &[u8]) -> TcpStream {
     let mut stream = files.connect();
     let head =
@@ -264,6 +264,93 @@ fn begin(files: &Files, name: &str, size: usize, data: &[u8]) -> TcpStream {
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(data).unwrap();
     stream
+}
+
+/// What is refused, or cannot be done, has changed nothing: the destination is there as it was.
+#[test]
+fn a_destination_stays_when_nothing_takes_its_place() {
+    let site = Site::new(1);
+    let two = site.disks[0].parent().unwrap().join("two");
+    std::fs::create_dir_all(two.join("full")).unwrap();
+    std::fs::write(two.join("full/f"), "kept").unwrap();
+    let more = format!(
+        "[[http.root]]\nname = 'two'\ndirectory = '{}'\nwrite = true\nrules = 'rfc4918'",
+        two.display()
+    );
+    let files = Files::of(site, &more);
+    files.ask("PUT /exp/dir/f", &[], b"source").expect(201);
+    files.ask("PUT /exp/old", &[], b"old").expect(201);
+    std::os::unix::fs::symlink("old", files.root.join("link")).unwrap();
+    // Directories are not copied by the rules of this root, nor moved to another; links are nothing at all.
+    files.ask("COPY /exp/dir", &["Destination: /exp/old"], b"").expect(403);
+    files.ask("MOVE /exp/dir", &["Destination: /two/full"], b"").expect(403);
+    files.ask("COPY /exp/link", &["Destination: /two/full"], b"").expect(403);
+    // A file of which the disk has no room: it is all hole here.
+    let huge = std::fs::File::create(files.root.join("huge")).unwrap();
+    huge.set_len(1 << 43).unwrap();
+    files.ask("COPY /exp/huge", &["Destination: /two/full"], b"").expect(507);
+    assert_eq!(std::fs::read_to_string(files.root.join("old")).unwrap(), "old");
+    assert_eq!(std::fs::read_to_string(two.join("full/f")).unwrap(), "kept");
+    // A copy that is a part of its source is none.
+    let deep = "d/".repeat(70);
+    std::fs::create_dir_all(two.join("deep").join(deep)).unwrap();
+    let refused = files.ask("COPY /two/deep", &["Destination: /two/copy"], b"").expect(409);
+    assert!(refused.text().contains("only a part"), "{}", refused.text());
+    // And what is not refused takes the place of what was there.
+    files.ask("COPY /exp/old", &["Destination: /two/full"], b"").expect(204);
+    assert_eq!(std::fs::read_to_string(two.join("full")).unwrap(), "old");
+}
+
+/// A digest that was computed by reading is kept only of a file that nobody has just written: one more write might not be seen.
+#[test]
+fn the_digest_of_a_file_that_may_still_change_is_not_kept() {
+    let files = Files::start("");
+    let path = files.root.join("local");
+    std::fs::write(&path, "one").unwrap();
+    let ask = || {
+        let head = files.ask("HEAD /exp/local", &["Want-Digest: adler32"], b"").expect(200);
+        head.header("Digest").unwrap().to_owned()
+    };
+    let file = std::fs::File::open(&path).unwrap();
+    let kept = || skyhaul::io::disk::attribute(&file, "user.skyhaul.digests").ok().flatten().is_some();
+    assert_eq!(ask(), format!("adler32={:08x}", adler32(b"one")));
+    assert!(!kept(), "it was written a moment ago");
+    std::fs::write(&path, "two").unwrap();
+    assert_eq!(ask(), format!("adler32={:08x}", adler32(b"two")));
+    let hour = std::time::SystemTime::now() - Duration::from_secs(3600);
+    file.set_modified(hour).unwrap();
+    assert_eq!(ask(), format!("adler32={:08x}", adler32(b"two")));
+    if skyhaul::io::disk::set_attribute(&file, "user.skyhaul.test", b"1").is_err() {
+        return println!(
+            "SKIPPED: digests beside files (needs a file system with attributes: ext4, XFS or btrfs below $TMPDIR)"
+        );
+    }
+    assert!(kept());
+}
+
+/// A version that was changed while a body arrived is not overwritten by a client that knows the one before.
+#[test]
+fn a_version_is_compared_when_the_body_is_there() {
+    let files = Files::start("");
+    let old = files.ask("PUT /exp/f", &[], b"one").expect(201);
+    let etag = old.header("Etag").unwrap();
+    let mut stream = files.connect();
+    let head = format!(
+        "PUT /exp/f HTTP/1.1\r\nHost: {}\r\nContent-Length: 4\r\nIf-Match: {etag}\r\nConnection: close\r\n\r\n",
+        files.address
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(b"ab").unwrap();
+    wait_for("the upload to begin", || (!files.uploads().is_empty()).then_some(()));
+    files.ask("PUT /exp/f", &[], b"other").expect(200);
+    stream.write_all(b"cd").unwrap();
+    reply(&mut stream).expect(412);
+    // Nor is it removed, moved or copied.
+    let known = format!("If-Match: {etag}");
+    files.ask("DELETE /exp/f", &[&known], b"").expect(412);
+    files.ask("MOVE /exp/f", &[&known, "Destination: /exp/g"], b"").expect(412);
+    files.ask("COPY /exp/f", &[&known, "Destination: /exp/g"], b"").expect(412);
+    assert_eq!(std::fs::read_to_string(files.root.join("f")).unwrap(), "other");
 }
 
 #[test]
@@ -298,6 +385,7 @@ fn a_full_disk_is_507_and_nothing_stays() {
     let root = site.disks[0].parent().unwrap().join("exp");
     std::fs::create_dir(&root).unwrap();
     let Some(_mounted) = Mounted::new(Path::new("tmpfs"), &["-t", "tmpfs", "-o", "size=4m"], &root) else {
+        // Only root may mount a disk that is soon full.
         return println!("SKIPPED: a small file system (needs root, to mount a tmpfs)");
     };
     let files = Files::of(site, "");

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::outgoing::{BodyReader, Part};
 use super::place::Place;
 use super::request_path::RequestPath;
-use super::roots::{WebDavRules, kept_digests};
+use super::roots::WebDavRules;
 use super::sending::{MAX_LISTED, Object};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const COPY_STEP_BYTES: u64 = 64 << 20;
 /// Schemes by which clients name servers like this one.
 const SCHEMES: [&str; 4] = ["http", "https", "dav", "davs"];
-/// Directories in each other that are copied.
+/// Deepest nesting of directories that is copied.
 const MAX_NESTED: usize = 64;
 
 /// Makes a directory.
@@ -43,8 +43,9 @@ pub(super) fn make_directory(place: &Place) -> Result<StatusCode, Failure> {
 }
 
 /// Removes a file or a directory.
-pub(super) fn delete(place: &Place) -> Result<StatusCode, Failure> {
+pub(super) fn delete(place: &Place, headers: &HeaderMap) -> Result<StatusCode, Failure> {
     let status = place.status()?.ok_or_else(Failure::not_found)?;
+    place.check_version(headers)?;
     place.check_writable()?;
     remove(place, status.kind)?;
     place.root.sync_directory_of(&place.path).map_err(|error| Failure::of(&error))?;
@@ -111,44 +112,47 @@ impl Transfer {
         }
     }
 
-    /// Carries it out.
-    pub(super) fn run(&self, door: &Door, stop: &AtomicBool) -> Result<StatusCode, Failure> {
+    /// Carries it out. What it refuses changes nothing.
+    pub(super) fn run(
+        &self,
+        door: &Door,
+        headers: &HeaderMap,
+        stop: &AtomicBool,
+    ) -> Result<StatusCode, Failure> {
         let from = match &self.from {
             Target::Path(root, path) => Place { root: Arc::clone(root), path: path.clone() },
             Target::Recording(all, name) if !self.is_move => {
                 let file = Arc::new(all.find(name)?);
-                let existed = self.prepare(None)?;
-                self.copy_object(
-                    &Object::Recording { all: Arc::clone(all), file },
-                    door,
-                    stop,
-                    &self.to.path,
-                )?;
-                return Ok(self.status(existed));
+                let replaced = self.check(None)?;
+                let object = Object::Recording { all: Arc::clone(all), file };
+                self.copy_object(&object, (door, stop), &self.to.path, replaced)?;
+                return Ok(self.status(replaced));
             }
             _ => return Err(Failure::new(403, "Permission denied: it cannot be moved or copied")),
         };
         let kind = from.status()?.ok_or_else(Failure::not_found)?.kind;
+        from.check_version(headers)?;
         if self.is_move {
             from.check_writable()?;
         }
-        let existed = self.prepare(Some((&from, kind)))?;
+        let replaced = self.check(Some((&from, kind)))?;
         match (self.is_move, Arc::ptr_eq(&from.root, &self.to.root), kind) {
             (_, _, Kind::Link | Kind::Special) => {
                 return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
             }
             (true, true, _) => {
                 let (tree, to) = (&from.root.tree, &self.to.path);
+                self.make_room(replaced.filter(|old| (*old, kind) != (Kind::File, Kind::File)))?;
                 tree.rename(&from.path, to, true).map_err(|error| Failure::of(&error))?;
                 from.root.sync_directory_of(to).map_err(|error| Failure::of(&error))?;
             }
             (true, false, Kind::Directory) => {
                 return Err(Failure::new(403, "Permission denied: a directory is not moved to another root"));
             }
-            (false, _, Kind::Directory) => self.copy_directory(&from, door, stop)?,
+            (false, _, Kind::Directory) => self.copy_directory(&from, (door, stop), replaced)?,
             (_, _, Kind::File) => {
                 let object = Object::of_root(&from.root, &from.path)?;
-                self.copy_object(&object, door, stop, &self.to.path)?;
+                self.copy_object(&object, (door, stop), &self.to.path, replaced)?;
                 if self.is_move {
                     remove(&from, kind)?;
                 }
@@ -157,18 +161,18 @@ impl Transfer {
         if self.is_move {
             from.root.sync_directory_of(&from.path).map_err(|error| Failure::of(&error))?;
         }
-        Ok(self.status(existed))
+        Ok(self.status(replaced))
     }
 
-    fn status(&self, existed: bool) -> StatusCode {
+    fn status(&self, replaced: Option<Kind>) -> StatusCode {
         match self.to.root.rules {
-            WebDavRules::Rfc4918 if existed => StatusCode::NO_CONTENT,
+            WebDavRules::Rfc4918 if replaced.is_some() => StatusCode::NO_CONTENT,
             _ => StatusCode::CREATED,
         }
     }
 
-    /// Makes room at the destination; returns whether something was there.
-    fn prepare(&self, from: Option<(&Place, Kind)>) -> Result<bool, Failure> {
+    /// Whether something may be at the destination; returns what is there now.
+    fn check(&self, from: Option<(&Place, Kind)>) -> Result<Option<Kind>, Failure> {
         self.to.check_writable()?;
         if let Some((from, kind)) = from
             && Arc::ptr_eq(&from.root, &self.to.root)
@@ -185,21 +189,30 @@ impl Transfer {
             return Err(Failure::new(412, "File exists, and Overwrite is F"));
         }
         self.to.check_parent()?;
-        self.to.make_parent()?;
-        let is_file_over_file =
-            |kind: Kind| kind == Kind::File && from.is_none_or(|(_, kind)| kind == Kind::File);
-        if let Some(before) = before.filter(|before| !is_file_over_file(before.kind)) {
-            remove(&self.to, before.kind)?;
-        }
-        Ok(before.is_some())
+        Ok(before.map(|status| status.kind))
     }
 
-    fn copy_directory(&self, from: &Place, door: &Door, stop: &AtomicBool) -> Result<(), Failure> {
+    /// Makes the directory of the destination, and removes what is in the way there: the last step before something gets its name, so
+    /// that whatever fails before has removed nothing.
+    fn make_room(&self, in_the_way: Option<Kind>) -> Result<(), Failure> {
+        self.to.make_parent()?;
+        in_the_way.map_or(Ok(()), |kind| remove(&self.to, kind))
+    }
+
+    fn copy_directory(
+        &self,
+        from: &Place,
+        work: (&Door, &AtomicBool),
+        replaced: Option<Kind>,
+    ) -> Result<(), Failure> {
         if self.to.root.rules == WebDavRules::Grid && !self.is_shallow {
             return Err(Failure::new(403, "Permission denied: only files are copied here"));
         }
-        let depth = if self.is_shallow { 0 } else { MAX_NESTED };
-        self.copy_tree(from, &from.path, &self.to.path, depth, (door, stop))
+        self.make_room(replaced)?;
+        if self.is_shallow {
+            return self.to.root.tree.make_dirs(&self.to.path).map_err(|error| Failure::of(&error));
+        }
+        self.copy_tree(from, &from.path, &self.to.path, MAX_NESTED, work)
     }
 
     fn copy_tree(
@@ -208,42 +221,52 @@ impl Transfer {
         path: &Path,
         to: &Path,
         depth: usize,
-        (door, stop): (&Door, &AtomicBool),
+        work: (&Door, &AtomicBool),
     ) -> Result<(), Failure> {
+        let depth = depth.checked_sub(1).ok_or_else(|| {
+            Failure::new(
+                409,
+                format_args!("only a part was copied: directories are nested deeper than {MAX_NESTED}"),
+            )
+        })?;
         self.to.root.tree.make_dirs(to).map_err(|error| Failure::of(&error))?;
-        if depth == 0 {
-            return Ok(());
-        }
         for (name, status) in from.root.entries(path, MAX_LISTED).map_err(|error| Failure::of(&error))? {
             let (path, to) = (path.join(&name), to.join(&name));
             match status.kind {
-                Kind::Directory => self.copy_tree(from, &path, &to, depth - 1, (door, stop))?,
-                _ => self.copy_object(&Object::of_root(&from.root, &path)?, door, stop, &to)?,
+                Kind::Directory => self.copy_tree(from, &path, &to, depth, work)?,
+                _ => self.copy_object(&Object::of_root(&from.root, &path)?, work, &to, None)?,
             }
         }
         Ok(())
     }
 
-    fn copy_object(&self, object: &Object, door: &Door, stop: &AtomicBool, to: &Path) -> Result<(), Failure> {
+    /// Copies to `to`, where this was replaced.
+    fn copy_object(
+        &self,
+        object: &Object,
+        (door, stop): (&Door, &AtomicBool),
+        to: &Path,
+        replaced: Option<Kind>,
+    ) -> Result<(), Failure> {
         let io = |error: io::Error| Failure::of(&error);
         let mut upload = self.to.root.upload(Some(object.size()), []).map_err(io)?;
-        let digests = match object {
-            Object::File { file, .. } => {
-                copy_file(file, &upload.file, stop).map_err(io)?;
-                kept_digests(file)
-            }
+        match object {
+            Object::File { file, .. } => copy_file(file, &upload.file, stop).map_err(io)?,
             Object::Recording { .. } => {
                 let parts = VecDeque::from([Part::Range(0..object.size())]);
                 let mut reader = BodyReader::new(object.source()?, parts, &door.memory);
                 while let Some(bytes) = reader.next_waiting(stop).map_err(io)? {
                     upload.write(&bytes).map_err(io)?;
                 }
-                object.digests()
             }
-        };
+        }
+        let digests = object.digests();
         let is_whole = upload.file.metadata().map_err(io)?.len() == object.size();
-        if stop.load(Ordering::Relaxed) || !is_whole {
+        if stop.load(Ordering::Relaxed) || !is_whole || !object.is_unchanged() {
             return Err(Failure::busy("interrupted, or the source changed"));
+        }
+        if to == self.to.path {
+            self.make_room(replaced.filter(|kind| *kind != Kind::File))?;
         }
         upload.publish(to, true, &digests).map_err(io)?;
         Ok(())

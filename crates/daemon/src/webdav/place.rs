@@ -1,7 +1,9 @@
 //! A path in a root that a request changes, and what must hold of it.
 
+use super::conditions::{self, Outcome, Version};
 use super::failure::Failure;
-use super::roots::{Root, WebDavRules};
+use super::roots::{Root, WebDavRules, etag, modified};
+use axum::http::HeaderMap;
 use skyhaul::io::disk::tree::{Kind, Status};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +33,18 @@ impl Place {
 
     pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
         self.root.status(&self.path).map_err(|error| Failure::of(&error))
+    }
+
+    /// Whether what is there is what the client expects (`If-Match` and its kin).
+    pub(super) fn check_version(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let now = self.status()?;
+        let etag = now.as_ref().map(etag);
+        let version = now.as_ref().zip(etag.as_deref());
+        let version = version.map(|(status, etag)| Version { etag, modified: modified(status) });
+        match conditions::check(headers, version, true) {
+            Outcome::GoOn => Ok(()),
+            _ => Err(Failure::new(412, "Precondition failed")),
+        }
     }
 
     /// Whether its directory is there, or may be made.

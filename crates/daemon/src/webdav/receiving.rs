@@ -6,12 +6,11 @@
 //!
 //! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest.
 
-use super::conditions::{self, Outcome, Version};
 use super::digests::{self, Algorithm, DigestSet};
 use super::door::{Door, next_data};
 use super::failure::Failure;
 use super::place::Place;
-use super::roots::{Upload, WebDavRules, etag, modified};
+use super::roots::{Upload, WebDavRules, etag};
 use crate::http::Connection;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_NONE_MATCH};
@@ -21,6 +20,7 @@ use skyhaul::auth::hex;
 use skyhaul::io::disk::tree::Kind;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes that are gathered before they are written.
@@ -50,8 +50,15 @@ pub(super) async fn put(
     };
     let upload = receive(connection, begun, body).await?;
     let is_new_only = headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
-    let (status, etag, digests) =
-        door.blocking(connection, move |_| finish(&place, upload, size, &stated, !is_new_only)).await?;
+    let (status, etag, digests) = {
+        let headers = headers.clone();
+        let finish = move |_: &AtomicBool| {
+            // Another client may have changed it while the body arrived.
+            place.check_version(&headers)?;
+            finish(&place, upload, size, &stated, !is_new_only)
+        };
+        door.blocking(connection, finish).await?
+    };
     let mut response = (status, [(ETAG, etag)]).into_response();
     if let Some(text) = answered.and_then(|algorithm| digests.header(algorithm))
         && let Ok(value) = text.parse()
@@ -76,12 +83,7 @@ fn begin(
             return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
         }
     }
-    let etag = before.as_ref().map(etag);
-    let version = before.as_ref().zip(etag.as_deref());
-    let version = version.map(|(status, etag)| Version { etag, modified: modified(status) });
-    if conditions::check(headers, version, true) != Outcome::GoOn {
-        return Err(Failure::new(412, "Precondition failed"));
-    }
+    place.check_version(headers)?;
     place.check_parent()?;
     let algorithms = Algorithm::ALWAYS.into_iter().chain(more.iter().copied());
     place.root.upload(size, algorithms).map_err(|error| Failure::of(&error))

@@ -10,7 +10,7 @@
 //! does not respond, a scan is refused and not shown with less than it has. The entity tag is a digest of what the indexes say of
 //! the content: lengths and checksums of all chunks.
 //!
-//! Limits: [`MAX_OPEN`] recordings stay open, [`MAX_KNOWN`] are known without being opened again.
+//! Limits: [`MAX_OPEN`] recordings stay open, [`MAX_KNOWN`] are remembered without being opened again.
 
 use super::digests::{Algorithm, DigestSet};
 use super::failure::Failure;
@@ -27,7 +27,7 @@ use std::time::SystemTime;
 
 /// Recordings that stay open.
 const MAX_OPEN: usize = 16;
-/// Recordings of which is known what they are.
+/// Recordings that are remembered.
 const MAX_KNOWN: usize = 65_536;
 
 /// Length, time and number of an index on each disk that has one.

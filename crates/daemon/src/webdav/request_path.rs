@@ -1,4 +1,4 @@
-//! The path of a request: names below the root, percent-decoded once, of which none leads anywhere else.
+//! The path of a request: percent-decoded once, and never outside the root.
 //!
 //! ```text
 //!   /exp/2026%2D11/scan.vdif ─▶ exp │ 2026-11 │ scan.vdif          /exp/..%2f.. , /exp/%00 ─▶ refused

@@ -165,7 +165,8 @@ impl Upload {
 
     /// Makes the file durable and gives it its name; returns its status there.
     pub(super) fn publish(mut self, to: &Path, replace: bool, digests: &DigestSet) -> io::Result<Status> {
-        keep_digests(&self.file, digests);
+        let status = self.file.metadata()?;
+        keep_digests(&self.file, digests, status.len(), status.modified()?);
         self.file.sync_all()?;
         self.root.tree.rename(&self.name, to, replace)?;
         self.is_named = true;
@@ -184,13 +185,10 @@ impl Drop for Upload {
     }
 }
 
-/// Keeps digests beside a file. Without a place for them they are computed when they are asked for.
-pub(super) fn keep_digests(file: &File, digests: &DigestSet) {
-    if let Ok(status) = file.metadata()
-        && let Ok(modified) = status.modified()
-    {
-        let _ = set_attribute(file, DIGESTS, digests.kept(status.len(), modified).as_bytes());
-    }
+/// Keeps digests beside a file that has this size and time of change. Without a place for them they are computed when they are asked
+/// for.
+pub(super) fn keep_digests(file: &File, digests: &DigestSet, size: u64, modified: SystemTime) {
+    let _ = set_attribute(file, DIGESTS, digests.kept(size, modified).as_bytes());
 }
 
 /// The digests that are kept of a file as it is now.
@@ -198,6 +196,11 @@ pub(super) fn kept_digests(file: &File) -> DigestSet {
     let Ok(Some(text)) = attribute(file, DIGESTS) else { return DigestSet::default() };
     let status = file.metadata().and_then(|status| Ok((status.len(), status.modified()?)));
     status.map_or_else(|_| DigestSet::default(), |(size, modified)| DigestSet::of_kept(&text, size, modified))
+}
+
+/// Whether a file is as it was: nobody has written it since.
+pub(super) fn is_as_it_was(file: &File, was: &Status) -> bool {
+    Status::of_file(file).is_ok_and(|now| (now.size, now.modified) == (was.size, was.modified))
 }
 
 /// When a file was changed.

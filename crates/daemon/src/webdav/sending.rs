@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part, Source};
 use super::recordings::{RecordingFile, Recordings};
 use super::request_path::escaped;
-use super::roots::{Root, etag, keep_digests, kept_digests, modified};
+use super::roots::{Root, etag, is_as_it_was, keep_digests, kept_digests, modified};
 use crate::http::Connection;
 use axum::body::{Body, Bytes};
 use axum::http::header::{
@@ -29,10 +29,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Names that a directory is shown with.
 pub(super) const MAX_LISTED: usize = 100_000;
+/// Age from which a file counts as written.
+const SETTLED: Duration = Duration::from_secs(2);
 /// `Digest` and its kin.
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 /// Bytes of a recording that are fill in place of missing ones.
@@ -90,10 +92,23 @@ impl Object {
         }
     }
 
-    /// Keeps digests, if there is a place for them that may be changed.
+    /// Whether it is what it was when it was opened. A recording is: each part of it is verified.
+    pub(super) fn is_unchanged(&self) -> bool {
+        match self {
+            Self::File { file, status, .. } => is_as_it_was(file, status),
+            Self::Recording { .. } => true,
+        }
+    }
+
+    /// Keeps digests that were computed of it as it was opened, if there is a place for them that may be changed. A file that somebody
+    /// has just written is left alone: one more write within the same tick of the file system's clock would not be seen.
     fn keep(&self, digests: &DigestSet) {
         match self {
-            Self::File { root, path, file, .. } => {
+            Self::File { root, path, file, status } => {
+                let age = SystemTime::now().duration_since(modified(status));
+                if !age.is_ok_and(|age| age >= SETTLED) {
+                    return;
+                }
                 // The file that is open may be changed only through the name that it still has.
                 let is_named = root.status(path).ok().flatten().is_some_and(|now| {
                     Status::of_file(file)
@@ -102,7 +117,7 @@ impl Object {
                 if root.is_writable && is_named {
                     let mut all = kept_digests(file);
                     all.merge(digests);
-                    keep_digests(file, &all);
+                    keep_digests(file, &all, status.size, modified(status));
                 }
             }
             Self::Recording { all, file } => all.keep_digests(file, digests),
@@ -130,6 +145,9 @@ impl Object {
         }
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::busy("interrupted"));
+        }
+        if !self.is_unchanged() {
+            return Err(Failure::busy("the file changed while it was read"));
         }
         let digests = digester.finish();
         self.keep(&digests);
