@@ -20,6 +20,7 @@
 mod address;
 mod client;
 mod driver;
+mod memory;
 mod message;
 mod read;
 mod report;
@@ -30,7 +31,7 @@ mod write;
 
 pub use address::{RdmaAddress, RegionSpec};
 pub use client::{ClientWrite, ClientWritten, RdmaClient, RdmaClientOptions};
-pub use driver::SourceBytes;
+pub use memory::SourceBytes;
 pub use message::ServedMessage;
 pub use read::{RdmaReadOptions, ReadProgress, read};
 pub use report::{

@@ -7,13 +7,14 @@
 //! Operations run in the caller's thread. Between them a thread answers the peer, which would otherwise take this end for gone.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, Memory, SourceBytes, datagram_bytes};
+use super::driver::{Driver, DriverOptions};
+use super::memory::{Memory, SourceBytes};
 use super::read::{ReadJob, checked, sink};
 use super::report::{RdmaClientReport, RdmaReadReport};
 use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
-use skyhaul_core::rdma::{ClosedBy, RdmaConfig, RdmaEvent, RegionRights};
+use skyhaul_core::rdma::{ClosedBy, RdmaEvent, RegionRights};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::lock::lock;
 use std::io;
@@ -119,27 +120,18 @@ impl RdmaClient {
     /// The peer does not answer (`TimedOut`), has no such region (`ConnectionRefused`), `stop` was set (`Interrupted`), or a system call
     /// failed.
     pub fn connect(options: RdmaClientOptions, stop: &StopFlag) -> io::Result<RdmaClient> {
-        let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.to.endpoint)?;
-        let config = RdmaConfig {
-            datagram_bytes,
-            max_message_bytes: u64::from(u32::MAX),
-            crc: options.crc,
-            ..RdmaConfig::default()
-        };
-        let mut driver = Driver::open(&DriverOptions {
-            listen: None,
-            peer: Some(options.to.endpoint.clone()),
-            config,
+        let driving = DriverOptions {
             arriving: options.arriving,
             leaving: options.leaving,
-            gather: Duration::ZERO,
-        })?;
+            ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc)?
+        };
+        let mut driver = Driver::open(&driving)?;
         let region = connect(&mut driver, &options.to, stop)?;
         let report = RdmaClientReport {
             version: VERSION,
             to: options.to.to_string(),
             region_bytes: region.bytes,
-            datagram_bytes,
+            datagram_bytes: driving.config.datagram_bytes,
             ..RdmaClientReport::default()
         };
         let connected = Connected { driver, options, region, report, ended: None, is_closed: false };

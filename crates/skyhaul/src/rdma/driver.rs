@@ -4,6 +4,8 @@
 //!   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
 //! ```
 
+use super::address::RdmaAddress;
+use super::memory::{Memory, PATTERNS, pattern_object};
 use super::report::DatagramReport;
 use crate::auth::{Cookies, random};
 use skyhaul_core::pattern;
@@ -29,35 +31,10 @@ use std::time::{Duration, Instant};
 
 /// Datagrams handed to the kernel at a time.
 const BATCH: usize = 64;
-/// Memory numbers from here on are patterns: see [`pattern_of`].
-const PATTERNS: u32 = 1 << 31;
 /// The longest datagram if the path would carry more: larger ones are no faster, and a lost one costs more.
 const MAX_DATAGRAM_BYTES: usize = 8972;
 /// A silent peer is asked after this time, and given up after four times that.
 const KEEP_ALIVE: Nanos = Nanos::SECOND;
-
-/// Bytes to be written, wherever they are.
-pub type SourceBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
-/// Memory that operations use.
-pub(super) enum Memory {
-    /// Peers may write it.
-    Remote(Arc<RemoteMemory>),
-    /// Bytes to write.
-    Bytes(SourceBytes),
-    /// Nothing any more.
-    Free,
-}
-
-/// The pattern of a message, as memory from which it is sent: nothing is copied. `at` is its offset in the region.
-pub(super) fn pattern_of(message: u64, at: u64, length: u64) -> MemorySlice {
-    MemorySlice { memory: PATTERNS | message as u32, start: at, length }
-}
-
-/// The object whose pattern a message has. Message numbers 2³¹ apart have the same.
-pub(super) fn pattern_object(message: u64) -> u64 {
-    message & u64::from(PATTERNS - 1)
-}
 
 /// Proves addresses by the cookies of the house.
 struct Proof(Cookies);
@@ -105,8 +82,25 @@ pub(super) struct DriverOptions {
     pub(super) gather: Duration,
 }
 
+impl DriverOptions {
+    /// Of an end that connects, without faults.
+    ///
+    /// # Errors
+    /// The path to the peer is not known.
+    pub(super) fn of_client(to: &RdmaAddress, datagram: Option<u16>, crc: bool) -> io::Result<DriverOptions> {
+        let config = RdmaConfig {
+            datagram_bytes: datagram_bytes(datagram, &to.endpoint)?,
+            max_message_bytes: u64::from(u32::MAX),
+            crc,
+            ..RdmaConfig::default()
+        };
+        let (peer, gather) = (Some(to.endpoint.clone()), Duration::ZERO);
+        Ok(DriverOptions { listen: None, peer, config, arriving: None, leaving: None, gather })
+    }
+}
+
 /// The largest datagram for the path to a peer, at most that of a jumbo frame.
-pub(super) fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<u16> {
+fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<u16> {
     let most = largest_datagram(peer)?;
     let usual = most.min(MAX_DATAGRAM_BYTES);
     Ok(asked.unwrap_or_else(|| u16::try_from(usual).unwrap_or(u16::MAX)))

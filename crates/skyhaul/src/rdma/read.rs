@@ -1,14 +1,15 @@
 //! Reads a range of a region, in pieces, each by its deadline.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, Memory, datagram_bytes};
+use super::driver::{Driver, DriverOptions};
+use super::memory::Memory;
 use super::report::{RdmaReadReport, pairs, total};
 use super::write::{RemoteRegion, close, connect, or_close, refused};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaConfig, RdmaEvent, RemoteAddress, RemoteRead};
+use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaEvent, RemoteAddress, RemoteRead};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
@@ -80,15 +81,9 @@ pub fn read(
     take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
     progress: &mut dyn FnMut(&ReadProgress),
 ) -> io::Result<RdmaReadReport> {
-    let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.from.endpoint)?;
-    let config = RdmaConfig { datagram_bytes, crc: options.crc, ..RdmaConfig::default() };
     let mut driver = Driver::open(&DriverOptions {
-        listen: None,
-        peer: Some(options.from.endpoint.clone()),
-        config,
         arriving: options.faults,
-        leaving: None,
-        gather: Duration::ZERO,
+        ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc)?
     })?;
     let region = connect(&mut driver, &options.from, stop)?;
     let range = checked(&options.from, options.range.clone(), &region);

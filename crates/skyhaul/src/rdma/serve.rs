@@ -1,7 +1,8 @@
 //! Exposes regions to peers, and reports what becomes of each message.
 
 use super::address::{RdmaAddress, RegionSpec, rights_text};
-use super::driver::{Driver, DriverOptions, Memory};
+use super::driver::{Driver, DriverOptions};
+use super::memory::Memory;
 use super::message::ServedMessage;
 use super::report::{
     ConnectionReport, LossReport, MAX_LOSSES, RdmaServeReport, RegionReport, VerifyReport, pairs, total,

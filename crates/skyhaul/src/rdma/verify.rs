@@ -8,7 +8,7 @@
 //!   7 ends    compared    overwritten  compared    different, if 7 claims it
 //! ```
 
-use super::driver::pattern_object;
+use super::memory::pattern_object;
 use super::report::VerifyReport;
 use skyhaul_core::pattern;
 use skyhaul_io::memory::remote::RemoteMemory;

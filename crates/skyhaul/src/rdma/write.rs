@@ -1,16 +1,15 @@
 //! Writes patterns or bytes to a region of a peer.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, Memory, SourceBytes, datagram_bytes, pattern_of};
+use super::driver::{Driver, DriverOptions};
+use super::memory::{Memory, SourceBytes, pattern_of};
 use super::report::RdmaWriteReport;
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::rdma::{
-    ClosedBy, MemorySlice, RdmaConfig, RdmaEvent, RegionRights, RemoteAddress, RemoteWrite,
-};
+use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaEvent, RegionRights, RemoteAddress, RemoteWrite};
 use skyhaul_core::wire::rdma::RdmaRefusal;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
@@ -297,21 +296,11 @@ pub fn write(
     if options.message_bytes == 0 {
         return Err(failed(io::ErrorKind::InvalidInput, "a message needs at least one byte".to_owned()));
     }
-    let datagram_bytes = datagram_bytes(options.datagram_bytes, &options.to.endpoint)?;
-    let config = RdmaConfig {
-        datagram_bytes,
-        max_message_bytes: u64::from(u32::MAX),
-        crc: options.crc,
-        ..RdmaConfig::default()
-    };
-    let mut driver = Driver::open(&DriverOptions {
-        listen: None,
-        peer: Some(options.to.endpoint.clone()),
-        config,
-        arriving: None,
+    let driving = DriverOptions {
         leaving: options.faults,
-        gather: Duration::ZERO,
-    })?;
+        ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc)?
+    };
+    let mut driver = Driver::open(&driving)?;
     let region = connect(&mut driver, &options.to, stop)?;
     or_close(may_write(&options.to, &region), &mut driver, region.connection)?;
     let plan = Plan::of(options, &region, &mut driver);
@@ -333,7 +322,7 @@ pub fn write(
         to: options.to.to_string(),
         mode,
         region_bytes: region.bytes,
-        datagram_bytes,
+        datagram_bytes: driving.config.datagram_bytes,
         messages: run.done,
         bytes: run.bytes,
         seconds,
