@@ -39,6 +39,7 @@ rules = "rfc4918"
 
 
 def program(name, package):
+    """A peer; the suite installs those that Debian has where it may, and any of them can be missing elsewhere."""
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed (apt-get install {package})")
     return name
@@ -151,6 +152,7 @@ context.rmdir(url + "/p/q/r")
 def test_gfal2(site, data, tmp_path):
     python = "/usr/bin/python3"
     if shutil.which(python) is None or subprocess.run([python, "-c", "import gfal2"], capture_output=True, check=False).returncode != 0:
+        # A module of the system's Python, which no virtual environment has.
         pytest.skip("gfal2 is not installed (apt-get install python3-gfal2 gfal2-plugin-http gfal2-plugin-file)")
     back = tmp_path / "back"
     said = call(python, "-c", GFAL2, site.url, data, back)

@@ -265,6 +265,7 @@ def command():
     beside = shutil.which("skyhaul", path=str(pathlib.Path(sys.executable).parent))
     found = os.environ.get("SKYHAUL_BIN") or beside
     if found is None:
+        # The package can be tested without the command, which is built for itself.
         pytest.skip("the command is not installed (make python)")
     return found
 

@@ -296,7 +296,7 @@ impl Account {
                 continue;
             };
             let arrived = packets + dropped;
-            // A sender that was held up goes on with the ticks of a worker that waited for them, and has left meanwhile.
+            // A sender that was held up may still send ticks of a worker that waited for them in vain and has left.
             let after = balanced.saturating_sub(arrived);
             assert!(
                 arrived <= balanced && (after <= self.unsent || self.slipped > QUIET),

@@ -141,7 +141,7 @@ fn what_cannot_be_done_is_said() {
     }
     job.signal(Signal::TERM);
     let served = job.finish().expect(0).json();
-    // Whoever gave up has said so: nobody was waited for.
+    // A peer that gives up closes its connection, so none ends by a time-out.
     for one in served["connections"].as_array().unwrap() {
         assert_eq!(one["closed_by"], "peer", "{served}");
     }

@@ -41,8 +41,8 @@ impl LossBurst {
         self.dry.iter().zip(0u32..).map(|(time, n)| tokens * time - f64::from(n)).fold(0.0, f64::max)
     }
 
-    /// The burst of these packets, each of which arrived or not: [`LossBurst::dry`] by the clock of the sender or by that of the
-    /// receiver, whichever is less. What a sender sent late, or a router held up, came to the bucket at one moment.
+    /// The burst of these packets, lost and arrived. [`LossBurst::dry`] is measured by the sender's clock or the receiver's, whichever
+    /// gives less: packets that were sent late, or held up by a router, reached the bucket together.
     fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], way: Way, solid: bool) -> LossBurst {
         let (from, to) = (burst.start.saturating_sub(1), burst.end.min(by_number.len() as u64 - 1));
         let here: Vec<&Arrived> = by_number[from as usize..=to as usize].iter().flatten().copied().collect();

@@ -341,7 +341,7 @@ impl Point {
                 as u64;
     }
 
-    /// The pace of the sender, from trains of packets of which the first and the last arrived.
+    /// The pace of the sender, from trains whose first and last packets arrived.
     fn paced(&mut self, here: &[&Arrived]) {
         if self.burst > 1 || here.len() < 4 * PACE {
             return;

@@ -508,7 +508,7 @@ fn one_that_lags_behind_is_not_taken_for_a_restarted_one() {
     }
 }
 
-/// One of two that had no processor for some seconds goes on where it was, and never catches up with the other.
+/// Of two senders, one gets no processor for some seconds. It resumes at the next event, and never catches up with the other.
 #[test]
 fn one_of_two_that_was_held_up_loses_nothing() {
     for held in [20, 50, 80, 120, 160, 190] {
@@ -520,7 +520,7 @@ fn one_of_two_that_was_held_up_loses_nothing() {
     }
 }
 
-/// A sender that pauses, or is not scheduled, goes on where it was, and so do its events.
+/// A sender that pauses, or is not scheduled, resumes at the next event.
 #[test]
 fn one_that_pauses_loses_nothing_however_long() {
     for tells in [true, false] {

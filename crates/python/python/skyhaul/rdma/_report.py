@@ -67,7 +67,7 @@ class ConnectionReport(TypedDict):
     complete: int
     """Writes that ended complete."""
     incomplete: int
-    """Writes of which a part arrived."""
+    """Writes that arrived in part."""
     lost: int
     """Messages lost whole: Writes, or requests to read."""
     written_bytes: int
@@ -127,7 +127,7 @@ class ServerReport(TypedDict):
     complete: int
     """Writes that ended complete."""
     incomplete: int
-    """Writes of which a part arrived."""
+    """Writes that arrived in part."""
     lost: int
     """Messages lost whole: Writes, or requests to read."""
     written_bytes: int
