@@ -30,11 +30,17 @@
 //! Limits: [`MAX_ENDED`] ended recordings are remembered, [`MAX_WAITING`] requests wait for the end of one recording.
 
 mod admission;
+mod ceiling;
 mod conflicts;
+mod copies;
 mod events;
 mod follow;
 mod held;
 mod pace;
+mod queue;
+#[cfg(test)]
+mod queue_tests;
+mod queued;
 mod refusal;
 mod schedule;
 mod state;
@@ -42,9 +48,15 @@ mod state;
 mod tests;
 mod transfer;
 
+pub use ceiling::{DAY_MINUTES, DestinationConfig, RateWindow, next_minute_of_day};
 pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
     TransferCommand, TransferEvent, TransferPlan,
+};
+pub use queued::{
+    FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
+    MAX_RUNNING_COPIES, QueueRefusal, QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome,
+    QueuedPart, QueuedRequest, QueuedState, QueuedStatus,
 };
 pub use refusal::StationRefusal;
 pub use schedule::{
@@ -76,6 +88,8 @@ pub struct StationConfig {
     pub inputs: Vec<InputConfig>,
     /// Where data are written.
     pub disks: Vec<DiskConfig>,
+    /// Hosts to which scans are copied.
+    pub destinations: Vec<DestinationConfig>,
 }
 
 /// An input: sockets that one recording at a time reads.
@@ -110,6 +124,7 @@ pub struct Station {
     /// Names of scans on the disks.
     names: BTreeSet<String>,
     transfers: transfer::Transfers,
+    queue: queue::Queue,
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
@@ -139,6 +154,7 @@ impl Station {
             ended: VecDeque::new(),
             names: BTreeSet::new(),
             transfers: transfer::Transfers::default(),
+            queue: queue::Queue::default(),
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),
@@ -181,12 +197,17 @@ impl Station {
                 self.transfers.event(now, transfer, event, &mut actions);
                 self.answer_shutdown(&mut actions);
             }
+            StationEvent::Queued { copy, event } => {
+                self.queue.event(now, copy, event, &mut actions);
+                self.answer_shutdown(&mut actions);
+            }
             StationEvent::TimePassed => {}
         }
         self.stop_overdue(now, &mut actions);
         self.follow(now, false, &mut actions);
         self.transfers.stop_idle(now, &mut actions);
-        self.pace_transfers(&mut actions);
+        self.advance_queue(now, &mut actions);
+        self.pace_transfers(now, &mut actions);
         actions
     }
 
@@ -232,7 +253,7 @@ impl Station {
     /// Whether nothing is recorded or transferred.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.active.is_empty() && self.transfers.is_empty()
+        self.active.is_empty() && self.transfers.is_empty() && self.queue.running() == 0
     }
 
     fn request(
@@ -253,6 +274,7 @@ impl Station {
                 let sent = self.transfers.send(transfer, (from, to), actions);
                 sent.map(|()| actions.push(StationAction::Reply { id, reply: Ok(None) }))
             }
+            StationRequest::Queue(request) => self.queue_request(now, id, request, actions),
             StationRequest::Disconnect { transfer } => self.transfers.stop(id, transfer, actions),
         };
         if let Err(refusal) = refused {
@@ -355,6 +377,7 @@ impl Station {
         self.end_schedules(now, actions);
         self.active.values_mut().for_each(|held| held.stop(actions));
         self.transfers.stop_all(actions);
+        self.queue.stop_all(actions);
         self.answer_shutdown(actions);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What happens to a station, what clients ask of it, and what it does.
 
+use super::queued::{QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedStatus};
 use super::refusal::StationRefusal;
 use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
 use super::state::{
@@ -65,6 +66,13 @@ pub enum StationEvent {
         /// What happened to it.
         event: TransferEvent,
     },
+    /// A copy of the queue has come further, or ended.
+    Queued {
+        /// Which.
+        copy: QueuedId,
+        /// What happened to it.
+        event: QueuedEvent,
+    },
     /// Time has passed, see [`Station::next_deadline`](super::Station::next_deadline).
     TimePassed,
 }
@@ -104,6 +112,8 @@ pub enum StationRequest {
         /// Which transfer.
         transfer: TransferId,
     },
+    /// Do this for the queue of copies.
+    Queue(QueueRequest),
     /// End all recordings and transfers, and begin no others. Answered when all have ended.
     Shutdown,
 }
@@ -172,6 +182,19 @@ pub enum StationAction {
     },
     /// A transfer has changed.
     TransferChanged(TransferStatus),
+    /// Do this for a copy of the queue.
+    Queued {
+        /// Which.
+        copy: QueuedId,
+        /// What to do.
+        command: QueuedCommand,
+    },
+    /// A copy of the queue has changed.
+    QueuedChanged(QueuedStatus),
+    /// A copy is in the queue no longer.
+    QueuedRemoved(QueuedId),
+    /// Keep the queue for a restart.
+    KeepQueue,
     /// Append a record to the journal of a schedule: an attempt has ended. That it began is in its [`RecordingPlan`].
     Journal(ScheduleRecord),
     /// A scan of a schedule has changed.

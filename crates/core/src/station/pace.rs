@@ -1,7 +1,10 @@
-//! Which transfers a station begins, and how fast they may send: as fast as its recordings leave room for.
+//! Which transfers a station begins, and how fast they and the copies of its queue may send: as fast as its recordings leave room for.
 
 use super::state::{MAX_NAME_BYTES, RecordingCounts, RecordingState, RequestId, TransferRequest, UnixMillis};
 use super::{Station, StationAction, StationRefusal};
+
+/// The least rate to which transfers are slowed together, bits per second: connections stay alive.
+const MIN_SHARE_BITS: u64 = 1_000_000;
 
 impl Station {
     /// Begins a transfer: answered when it is accepted, not when it is connected.
@@ -22,9 +25,10 @@ impl Station {
         self.transfers.begin(now, id, request, actions)
     }
 
-    /// Lets transfers send what recordings leave.
-    pub(super) fn pace_transfers(&mut self, actions: &mut Vec<StationAction>) {
-        if self.transfers.is_empty() {
+    /// Lets transfers and copies send what recordings leave, each the same share of it.
+    pub(super) fn pace_transfers(&mut self, now: UnixMillis, actions: &mut Vec<StationAction>) {
+        let copies = self.queue.running();
+        if self.transfers.is_empty() && copies == 0 {
             self.transfers.set_pace(false, None, actions);
             return;
         }
@@ -36,7 +40,10 @@ impl Station {
         let is_paused = if self.transfers.is_paused() { is_filled(4) } else { is_filled(2) };
         let spare = self.usable_rate().filter(|_| recorded().next().is_some());
         let spare = spare.map(|rate| rate.saturating_sub(self.reserved().rate_bits));
-        self.transfers.set_pace(is_paused, spare, actions);
+        let count = (self.transfers.sending() + copies).max(1) as u64;
+        let share = spare.map(|bits| bits.max(MIN_SHARE_BITS) / count);
+        self.transfers.set_pace(is_paused, share, actions);
+        self.queue.set_pace(now, (is_paused, share), &self.config.destinations, actions);
     }
 }
 

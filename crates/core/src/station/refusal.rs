@@ -1,5 +1,6 @@
 //! Why a request of a client is refused, with the numbers.
 
+use super::queued::QueueRefusal;
 use super::schedule::{MAX_SCHEDULES, ScheduleConflict};
 use crate::hint::Hint;
 use crate::units::{display_bytes, display_rate};
@@ -135,6 +136,8 @@ pub enum StationRefusal {
         /// Size of the scan as one file, bytes.
         size_bytes: u64,
     },
+    /// The queue of copies.
+    Queue(QueueRefusal),
     /// The service ends.
     ShuttingDown,
 }
@@ -165,6 +168,7 @@ impl StationRefusal {
             Self::NoTransfer { .. } => "no_transfer",
             Self::NotConnected { .. } => "not_connected",
             Self::BadRange { .. } => "bad_range",
+            Self::Queue(refusal) => refusal.code(),
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -352,6 +356,7 @@ impl Display for StationRefusal {
             | Self::NoTransfer { .. }
             | Self::NotConnected { .. }
             | Self::BadRange { .. } => self.of_transfer(f),
+            Self::Queue(refusal) => refusal.fmt(f),
             Self::ShuttingDown => write!(f, "the service is shutting down{}", Hint("start it again")),
         }
     }

@@ -15,6 +15,7 @@ fn config() -> StationConfig {
         memory_bytes: 160 * MIB,
         inputs: vec![input("a", Some(800_000_000)), input("b", Some(800_000_000)), input("c", None)],
         disks: vec![disk("/d0"), disk("/d1")],
+        ..StationConfig::default()
     }
 }
 

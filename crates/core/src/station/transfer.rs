@@ -30,8 +30,6 @@ pub const MAX_ENDED_TRANSFERS: usize = 64;
 pub const TRANSFER_IDLE_MILLIS: i64 = 600_000;
 /// Over this time the rate of a transfer is measured.
 const RATE_MILLIS: i64 = 1_000;
-/// The least rate to which transfers are slowed together, bits per second: connections stay alive.
-const MIN_SHARE_BITS: u64 = 1_000_000;
 
 /// A transfer that has not ended.
 #[derive(Clone, Debug)]
@@ -212,19 +210,22 @@ impl Transfers {
         actions.push(StationAction::TransferChanged(status.clone()));
     }
 
+    /// How many send.
+    pub(super) fn sending(&self) -> usize {
+        self.running.values().filter(|running| running.status.state == TransferState::Sending).count()
+    }
+
     /// Gives each that may send its pace, where it has changed.
     pub(super) fn set_pace(
         &mut self,
         is_paused: bool,
-        spare_bits: Option<u64>,
+        share_bits: Option<u64>,
         actions: &mut Vec<StationAction>,
     ) {
         self.is_paused = is_paused;
-        let sending = |running: &Running| running.status.state == TransferState::Sending;
-        let count = self.running.values().filter(|running| sending(running)).count().max(1) as u64;
-        let pace = match spare_bits {
+        let pace = match share_bits {
             _ if is_paused => TransferPace::Paused,
-            Some(bits) => TransferPace::Limited(bits.max(MIN_SHARE_BITS) / count),
+            Some(bits) => TransferPace::Limited(bits),
             None => TransferPace::Free,
         };
         for running in self.running.values_mut().filter(|running| running.status.pace != pace) {

@@ -29,6 +29,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes to be moved in this session.
     pub all_bytes: u64,
+    /// Bytes that the destination had before this session, as far as it has said so.
+    pub there_bytes: u64,
     /// Seconds since the first byte.
     pub seconds: f64,
 }

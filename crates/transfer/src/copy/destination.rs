@@ -14,7 +14,7 @@
 //! the same directory, and is never copied itself.
 
 use super::manifest::{JOURNAL_SUFFIX, TEMPORARY_PREFIX, beside};
-use super::message::{Entry, Exists, What};
+use super::message::{DestinationSpace, Entry, Exists, What};
 use super::options::Tuning;
 use super::target::Target;
 use skyhaul::auth::{hex, random};
@@ -73,6 +73,18 @@ impl Destination {
             }
         }
         Ok(self)
+    }
+
+    /// The space there, where a file can be made.
+    pub(super) fn space(&self) -> io::Result<DestinationSpace> {
+        let path = self.tree.path().join(&self.path);
+        let space = || {
+            Scratch::create(&path)?;
+            let status = self.tree.status(&self.path)?;
+            let file_system = status.map_or(0, |status| status.device);
+            Ok(DestinationSpace { file_system, free_bytes: free_bytes(&path)? })
+        };
+        space().map_err(|error| self.failed(&error))
     }
 
     /// A file without a name there, and how much may be written into it: whole ranges, a quarter of what is free, at most `most`.

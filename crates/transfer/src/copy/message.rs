@@ -416,12 +416,24 @@ impl MeasuredRate {
     }
 }
 
+/// Space at a destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DestinationSpace {
+    /// The number of its file system: two directories may be on one.
+    pub file_system: u64,
+    /// Free bytes.
+    pub free_bytes: u64,
+}
+
 /// What one end measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) part: MeasuredRate,
     /// For the network of a sender: the sizes of its files.
     pub(super) sizes: Sizes,
+    /// For the network of a receiver: the space where it would write, directory by directory. Peers from before it was sent say nothing of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) spaces: Vec<DestinationSpace>,
 }
 
 /// A message of either end.

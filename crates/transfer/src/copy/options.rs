@@ -23,6 +23,23 @@ const RANGE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 20;
 /// Most flows of one copy.
 const MAX_FLOWS_PER_COPY: usize = 256;
 
+/// The maximum rate of a copy, which may change while it runs. Clones share one.
+#[derive(Clone, Debug)]
+pub struct LiveLimit(Arc<AtomicU64>);
+
+impl Default for LiveLimit {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
+    }
+}
+
+impl LiveLimit {
+    /// Bits a second from now on; 0: nothing is sent; `None`: no limit.
+    pub fn set(&self, bits_per_second: Option<u64>) {
+        self.0.store(bits_per_second.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
 /// What both ends use alike.
 #[derive(Clone, Debug)]
 pub struct Tuning {
@@ -42,6 +59,8 @@ pub struct Tuning {
     pub congestion: Option<String>,
     /// Bits a second of all flows together.
     pub limit: Option<u64>,
+    /// The same at the end that sends, if that is this one; it may change meanwhile, and the lower one holds.
+    pub live: LiveLimit,
     /// Maximum time without progress of the peer.
     pub patience: Duration,
     /// Injected faults of the receiving disk, for tests.
@@ -49,6 +68,11 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    /// Bits a second of all flows together now; `u64::MAX`: no limit.
+    pub(super) fn rate(&self) -> u64 {
+        self.limit.unwrap_or(u64::MAX).min(self.live.0.load(Ordering::Relaxed))
+    }
+
     /// How a disk is read: without the faults of the one that is written to.
     pub(super) fn reads(&self) -> DiskOptions {
         DiskOptions { faults: Faults::default(), ..self.disk() }
@@ -77,6 +101,7 @@ impl Default for Tuning {
             window: None,
             congestion: None,
             limit: None,
+            live: LiveLimit::default(),
             patience: Duration::from_secs(30),
             faults: Faults::default(),
         }

@@ -30,7 +30,8 @@ pub(super) mod trial;
 use super::control::of_peer;
 use super::manifest::shown;
 use super::message::{
-    Bounds, Cause, MeasuredRate, Message, Sample, Sizes, Trial, TrialResult, Tried, What, whole_power,
+    Bounds, Cause, DestinationSpace, MeasuredRate, Message, Sample, Sizes, Trial, TrialResult, Tried, What,
+    whole_power,
 };
 use super::options::{Account, CopyOptions, Tuning};
 use super::session::{LocalEnd, Purpose, Ran, Session, run};
@@ -44,22 +45,29 @@ use std::time::{Duration, Instant};
 const PLAN_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One end of a trial.
-struct End {
-    rate: MeasuredRate,
+pub(super) struct End {
+    pub(super) rate: MeasuredRate,
     tried: Tried,
 }
 
 /// Both ends of a trial.
-struct Ends {
+pub(super) struct Ends {
     sender: End,
-    receiver: End,
+    pub(super) receiver: End,
     /// What the sender has, if it is the server.
     sizes: Sizes,
-    rtt: Duration,
+    /// Where the server would write.
+    pub(super) spaces: Vec<DestinationSpace>,
+    pub(super) rtt: Duration,
 }
 
 /// Runs a trial at both ends.
-fn measure(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, trial: Trial) -> io::Result<Ends> {
+pub(super) fn measure(
+    options: &CopyOptions,
+    token: &Token,
+    here: &LocalEnd<'_>,
+    trial: Trial,
+) -> io::Result<Ends> {
     let run = |flows| trial::run(trial, !options.pull, here, flows, &options.tuning, Account::alone());
     // Both disks may be one, so they are measured one after the other.
     let alone = if let Trial::Disk(_) = trial { Some(run(Vec::new())?) } else { None };
@@ -69,8 +77,12 @@ fn measure(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, trial: Tri
         None => run(flows)?,
     };
     let mine = End { rate: MeasuredRate::of(&mine.side), tried: mine };
+    let mut spaces = Vec::new();
     let (theirs, sizes) = match connection.receive(PLAN_ANSWER_TIMEOUT).map_err(of_peer)? {
-        Message::Measured(measured) => (End { rate: measured.part, tried: Tried::default() }, measured.sizes),
+        Message::Measured(measured) => {
+            spaces = measured.spaces;
+            (End { rate: measured.part, tried: Tried::default() }, measured.sizes)
+        }
         Message::Tried(tried) => {
             (End { rate: MeasuredRate::of(&tried.side), tried: *tried }, Sizes::default())
         }
@@ -78,13 +90,13 @@ fn measure(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, trial: Tri
         _ => return Err(of_peer(connection.unexpected("another message"))),
     };
     let (sender, receiver) = if options.pull { (theirs, mine) } else { (mine, theirs) };
-    Ok(Ends { sender, receiver, sizes, rtt })
+    Ok(Ends { sender, receiver, sizes, spaces, rtt })
 }
 
 /// Predicts a copy: the path first, then trial copies, and only then the disks, which need time to recover.
 pub(super) fn ask(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>) -> io::Result<Plan> {
     let tuning = &options.tuning;
-    let Ends { sender, receiver, sizes, rtt } = measure(options, token, here, Trial::Network)?;
+    let Ends { sender, receiver, sizes, rtt, .. } = measure(options, token, here, Trial::Network)?;
     // The rate at the receiver counts, at the cost of both ends.
     let cpu = sender.rate.cpu_seconds_per_gb + receiver.rate.cpu_seconds_per_gb;
     let network = MeasuredRate { cpu_seconds_per_gb: cpu, ..receiver.rate };

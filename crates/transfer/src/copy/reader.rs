@@ -25,7 +25,7 @@ use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,6 +72,8 @@ pub(super) struct SenderShared {
     pool: Pool,
     /// When the next bytes may be sent.
     due: Mutex<Instant>,
+    /// Each ends the writes of a flow.
+    stops: Mutex<Vec<Arc<AtomicBool>>>,
     pub(super) tuning: Tuning,
     /// The reader's engine, and whether files bypass the page cache.
     pub(super) means: Mutex<(String, bool)>,
@@ -91,6 +93,7 @@ impl SenderShared {
             empty,
             pool,
             due: Mutex::new(Instant::now()),
+            stops: Mutex::default(),
             tuning: tuning.clone(),
             means: Mutex::default(),
             congestion: Mutex::default(),
@@ -102,6 +105,7 @@ impl SenderShared {
         let congestion = self.tuning.congestion.clone().unwrap_or_default();
         let options = TcpSendOptions { congestion, patience: self.tuning.patience };
         let mut to = TcpSender::from_stream(stream, &options)?;
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner).push(to.stop_flag());
         self.congestion.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&to.stats().congestion);
         while let Some(Ready { head, block }) = self.watch.wait(&self.ready, &self.watch.for_disk) {
             let crc = match &block {
@@ -114,6 +118,13 @@ impl SenderShared {
             self.sent(&head, block, crc);
         }
         Ok(())
+    }
+
+    /// Ends all threads at once, also those whose peer takes nothing.
+    pub(super) fn halt(&self) {
+        self.watch.end();
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
     }
 
     fn sent(&self, head: &RangeHead, block: Option<Block>, crc: u32) {
@@ -145,7 +156,7 @@ impl SenderShared {
         let (octets, mut crc) = (head.octets(), 0);
         let mut first = Some(&octets);
         for step in bytes.chunks(CHECKSUM_STEP_BYTES) {
-            self.pace(step.len());
+            self.pace(step.len(), first.is_some());
             crc = crc32c::crc32c_append(crc, step);
             match first.take() {
                 Some(head) => to.send_slices(&[IoSlice::new(head), IoSlice::new(step)])?,
@@ -156,13 +167,22 @@ impl SenderShared {
         Ok(crc)
     }
 
-    /// Wait until `bytes` may be sent at the rate of all flows together.
-    fn pace(&self, bytes: usize) {
-        let Some(rate) = self.tuning.limit else { return };
+    /// Wait until `bytes` may be sent at the rate of all flows together. Where nothing may be sent, a range does not begin; one
+    /// that has begun goes on slowly, because the peer would take its flow for dead.
+    fn pace(&self, bytes: usize, begins: bool) {
         let now = Instant::now();
+        let mut rate = self.tuning.rate();
+        while rate == 0 && !self.watch.is_over() && (begins || now.elapsed() < self.tuning.patience / 3) {
+            std::thread::sleep(POLL_INTERVAL);
+            rate = self.tuning.rate();
+        }
+        if rate == u64::MAX || rate == 0 {
+            self.watch.paced.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            return;
+        }
         let due = {
             let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = (*due).max(now);
+            let at = (*due).max(Instant::now());
             *due = at + Duration::from_secs_f64(bytes as f64 * 8.0 / rate.max(1) as f64);
             at
         };

@@ -47,6 +47,8 @@ struct Receiver<'a> {
     fresh: Vec<Done>,
     comparing: HashMap<usize, Comparing>,
     wanted: u64,
+    /// Bytes of files that were there already.
+    kept_bytes: u64,
     /// Directories that are there, by number.
     directories: Vec<usize>,
     /// Directories with new names in them.
@@ -78,6 +80,7 @@ pub(super) fn receive(
         fresh: Vec::new(),
         comparing: HashMap::new(),
         wanted: 0,
+        kept_bytes: 0,
         directories: Vec::new(),
         changed: BTreeSet::new(),
     };
@@ -129,6 +132,7 @@ impl Receiver<'_> {
                     all_files: self.entries.len(),
                     bytes: moved,
                     all_bytes: self.wanted,
+                    there_bytes: shared.watch.resumed.load(Ordering::Relaxed) + self.kept_bytes,
                     seconds: begun.elapsed().as_secs_f64(),
                 });
             }
@@ -258,6 +262,7 @@ impl Receiver<'_> {
     }
 
     fn kept(&mut self, file: usize, digest: Option<u32>) {
+        self.kept_bytes += self.entries.get(file).map_or(0, Entry::size);
         self.ended(Done::kept(file, digest));
     }
 

@@ -39,6 +39,8 @@ struct Sender<'a> {
     named: usize,
     all_named: bool,
     wanted: u64,
+    /// Bytes that the other end had before.
+    there: u64,
     /// Files of which digests were asked for.
     compared: HashSet<usize>,
     done: Vec<Done>,
@@ -68,6 +70,7 @@ pub(super) fn send(
         named: 0,
         all_named: false,
         wanted: 0,
+        there: 0,
         compared: HashSet::new(),
         done: Vec::new(),
         theirs: None,
@@ -80,7 +83,10 @@ pub(super) fn send(
         scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
         scope.spawn(move || shared.compare(roots, manifest));
         let went = sender.talk(&mut talk, shared, begun);
-        shared.watch.end();
+        match &went {
+            Ok(()) => shared.watch.end(),
+            Err(_) => shared.halt(),
+        }
         went
     });
     let mut mine = reading.watch.side(begun, cpu, count);
@@ -128,6 +134,7 @@ impl Sender<'_> {
                     all_files: self.manifest.entries.len(),
                     bytes: moved,
                     all_bytes: self.wanted,
+                    there_bytes: self.there,
                     seconds: begun.elapsed().as_secs_f64(),
                 });
             }
@@ -181,6 +188,10 @@ impl Sender<'_> {
                 if self.done.len() + done.len() > self.manifest.entries.len() {
                     return Err(talk.unexpected(&Message::Done(Vec::new())));
                 }
+                let kept =
+                    |one: &&Done| one.kept && one.error.is_none() && !self.files.contains_key(&one.file);
+                let kept = done.iter().filter(kept).filter_map(|one| self.manifest.entries.get(one.file));
+                self.there += kept.map(Entry::size).sum::<u64>();
                 done.iter_mut().filter_map(|one| one.error.as_mut()).for_each(|error| *error = shown(error));
                 self.done.extend(done);
                 Ok(())
@@ -198,7 +209,7 @@ impl Sender<'_> {
         let entry =
             self.manifest.entries.get(want.file).filter(|_| want.file < self.named).ok_or_else(wrong)?;
         let ranges = entry.size().div_ceil(self.tuning.range);
-        let mut count = 0;
+        let (mut count, before) = (0, self.wanted);
         for &(first, more) in &want.ranges {
             let end = first.checked_add(more).filter(|&end| more > 0 && end <= ranges).ok_or_else(wrong)?;
             count += more;
@@ -207,6 +218,9 @@ impl Sender<'_> {
         }
         if count == 0 {
             return Err(wrong());
+        }
+        if !self.files.contains_key(&want.file) {
+            self.there += entry.size().saturating_sub(self.wanted - before);
         }
         let file = self.files.entry(want.file).or_default();
         // Ranges under way are not requested again, except those that arrived damaged.

@@ -199,12 +199,17 @@ fn answer(
 ) -> io::Result<()> {
     let manifest = Manifest::of(roots, &account)?;
     let here = LocalEnd { roots, manifest: &manifest, into };
+    // Said only for the network: disks are asked for it anew by each file.
+    let spaces = match trial {
+        Trial::Network => into.iter().map(Destination::space).collect::<io::Result<Vec<_>>>()?,
+        Trial::Disk(_) | Trial::All { .. } => Vec::new(),
+    };
     let tried = trial::run(trial, !roots.is_empty(), &here, flows, tuning, account)?;
     talk.say(&match trial {
         Trial::All { .. } => Message::Tried(Box::new(tried)),
         Trial::Network | Trial::Disk(_) => {
             let part = MeasuredRate::of(&tried.side);
-            Message::Measured(Box::new(Measured { part, sizes: manifest.sizes() }))
+            Message::Measured(Box::new(Measured { part, sizes: manifest.sizes(), spaces }))
         }
     })
 }

@@ -3,6 +3,7 @@
 mod compared;
 mod histories;
 mod hostile;
+mod path;
 mod pulled;
 
 use super::*;

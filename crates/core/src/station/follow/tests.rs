@@ -16,7 +16,8 @@ fn config() -> StationConfig {
         ..InputConfig::default()
     };
     let disk = DiskConfig { path: "/d0".into(), rate_bits: Some(1_700_000_000) };
-    StationConfig { memory_bytes: 200 * MIB, inputs: vec![input("a"), input("b")], disks: vec![disk] }
+    let inputs = vec![input("a"), input("b")];
+    StationConfig { memory_bytes: 200 * MIB, inputs, disks: vec![disk], ..StationConfig::default() }
 }
 
 /// Scans `<schedule>_<number>`, each with its start and its seconds.

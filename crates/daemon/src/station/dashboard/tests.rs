@@ -11,7 +11,12 @@ use skyhaul_core::station::{
 fn station() -> Station {
     let input = InputConfig { name: "a".into(), memory_bytes: 1, ..InputConfig::default() };
     let disks = ["d0", "d1"].map(|path| DiskConfig { path: path.into(), rate_bits: None });
-    Station::new(StationConfig { memory_bytes: 1, inputs: vec![input], disks: disks.into() })
+    Station::new(StationConfig {
+        memory_bytes: 1,
+        inputs: vec![input],
+        disks: disks.into(),
+        ..StationConfig::default()
+    })
 }
 
 fn kinds(all: &[AlarmCondition]) -> Vec<(&str, &str)> {

@@ -1,0 +1,88 @@
+//! Whose turn it is in the queue, and how fast each may go.
+
+use super::super::ceiling::DestinationConfig;
+use super::super::events::StationAction;
+use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedState};
+use super::super::state::{TransferPace, UnixMillis};
+use super::{Queue, StopCause};
+use std::collections::BTreeSet;
+
+impl Queue {
+    /// Begins what is due, and ends what may not go on at this time of day.
+    pub(in super::super) fn advance(
+        &mut self,
+        now: UnixMillis,
+        known: &[DestinationConfig],
+        actions: &mut Vec<StationAction>,
+    ) {
+        let mut busy = BTreeSet::new();
+        let of = |name: &str| known.iter().find(|one| one.name == name);
+        let (mut running, mut lost) = (0, Vec::new());
+        for copy in &self.open {
+            let Some(one) = self.all.get_mut(copy).filter(|one| one.status.state.is_running()) else {
+                continue;
+            };
+            running += 1;
+            busy.insert(one.status.request.destination.clone());
+            if of(&one.status.request.destination).is_none_or(|host| host.ceiling(now) == Some(0)) {
+                one.stop(StopCause::Later, actions);
+            }
+        }
+        for copy in &self.open {
+            let Some(one) = self.all.get_mut(copy).filter(|one| !one.status.state.is_running()) else {
+                continue;
+            };
+            let Some(host) = of(&one.status.request.destination) else {
+                lost.push(*copy);
+                continue;
+            };
+            let is_open = host.ceiling(now) != Some(0);
+            if running >= MAX_RUNNING_COPIES
+                || one.status.due_at > now
+                || !is_open
+                || busy.contains(&host.name)
+            {
+                continue;
+            }
+            running += 1;
+            busy.insert(host.name.clone());
+            one.start(now, actions);
+        }
+        for copy in lost {
+            if let Some(one) = self.all.get_mut(&copy) {
+                let name = &one.status.request.destination;
+                one.status.reason = Some(format!("the configuration has no destination {name} any more"));
+            }
+            self.end(now, copy, QueuedState::Failed, actions);
+        }
+    }
+
+    /// Gives each that runs its pace, where it has changed: the least of what recordings leave, its destination's, and its own.
+    pub(in super::super) fn set_pace(
+        &mut self,
+        now: UnixMillis,
+        (is_paused, share_bits): (bool, Option<u64>),
+        known: &[DestinationConfig],
+        actions: &mut Vec<StationAction>,
+    ) {
+        for copy in &self.open {
+            let Some(one) = self.all.get_mut(copy).filter(|one| one.status.state.is_running()) else {
+                continue;
+            };
+            let request = &one.status.request;
+            let host = known.iter().find(|host| host.name == request.destination);
+            let limits = [share_bits, host.and_then(|host| host.ceiling(now)), request.rate_bits];
+            let pace = match limits.into_iter().flatten().min() {
+                _ if is_paused => TransferPace::Paused,
+                Some(bits) => TransferPace::Limited(bits.max(1)),
+                None => TransferPace::Free,
+            };
+            if one.status.pace != pace {
+                one.status.pace = pace;
+                let copy = one.status.copy;
+                actions.push(StationAction::Queued { copy, command: QueuedCommand::Pace(pace) });
+                actions.push(StationAction::QueuedChanged(one.status.clone()));
+            }
+        }
+    }
+}
