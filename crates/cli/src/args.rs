@@ -31,6 +31,7 @@ mod situation;
 mod status;
 mod stored;
 mod top;
+mod transfers;
 
 pub(crate) use balance::{
     Allowed, AtArgs, BalanceArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, DataPlaneArgs, LEVELS,
@@ -67,6 +68,7 @@ pub(crate) use status::{
 };
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
 pub(crate) use top::TopArgs;
+pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
 
 use clap::FromArgMatches;
 

@@ -41,6 +41,7 @@ pub(crate) mod status;
 pub(crate) mod stored;
 #[cfg(feature = "services")]
 pub(crate) mod top;
+pub(crate) mod transfers;
 #[cfg(not(all(feature = "experiments", feature = "mount", feature = "services")))]
 pub(crate) mod unbuilt;
 

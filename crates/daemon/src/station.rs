@@ -14,14 +14,18 @@
 //! Limits: [`MAX_WATCHERS`], [`WATCHER_QUEUE`].
 
 pub mod api;
+mod api_queue;
 mod api_schedules;
 pub mod client;
+mod copying;
 mod dashboard;
 mod disk_jobs;
 mod disks;
 mod json;
 mod kept;
+mod kept_queue;
 mod metrics;
+mod queue;
 mod recorder;
 mod routes;
 mod schedules;
@@ -33,8 +37,9 @@ mod transfer;
 mod watched;
 
 pub use json::recording as recording_json;
+pub use queue::{AcceptedCopies, CopyOrder, OrderError};
 pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
-pub use setup::{ScheduleSetup, StationSetup};
+pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
 use dashboard::board::Board;
@@ -43,8 +48,8 @@ use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
-    PlannedStatus, RecordingStatus, Station, StationEvent, StationRefusal, StationRequest, StationSnapshot,
-    TransferId, TransferRequest,
+    PlannedStatus, QueueRequest, QueuedStatus, RecordingStatus, Station, StationEvent, StationRefusal,
+    StationRequest, StationSnapshot, TransferId, TransferRequest,
 };
 use std::collections::HashMap;
 use std::io;
@@ -83,6 +88,7 @@ impl StationService {
             replies: HashMap::new(),
             controls: HashMap::new(),
             transfers: HashMap::new(),
+            copies: HashMap::new(),
             threads: Vec::new(),
             names,
         };
@@ -102,10 +108,13 @@ impl StationService {
             jobs: Arc::new(jobs),
             schedules: Mutex::new(Schedules::default()),
             changing: Mutex::default(),
+            queue_version: Mutex::default(),
+            is_queue_stale: AtomicBool::new(false),
             board,
         });
         disks::watch(&shared)?;
         shared.restore_schedules()?;
+        shared.restore_queue()?;
         watched::watch(&shared)?;
         dashboard::watch::start(&shared)?;
         let timed = Arc::clone(&shared);
@@ -168,6 +177,29 @@ impl StationService {
         self.shared.remove_schedule(name, None)
     }
 
+    /// Accepts copies into the queue, and returns when they are kept for a restart. It blocks for as long as the trial of the path takes:
+    /// some seconds.
+    ///
+    /// # Errors
+    /// A scan, the path, the space at the destination, or the queue; nothing was accepted then.
+    pub fn order_copies(&self, order: &CopyOrder) -> Result<AcceptedCopies, OrderError> {
+        self.shared.order_copies(order)
+    }
+
+    /// Asks the queue to cancel, retry or remove a copy, and returns when what follows is kept. It blocks for as long as a disk takes.
+    ///
+    /// # Errors
+    /// Why it was refused, or that it cannot be kept.
+    pub fn ask_queue(&self, request: QueueRequest) -> Result<(), OrderError> {
+        self.shared.ask_queue(request)
+    }
+
+    /// The copies of the queue by number.
+    #[must_use]
+    pub fn queued(&self) -> Vec<QueuedStatus> {
+        lock(&self.shared.state).station.queued()
+    }
+
     /// The scans of a schedule by start time.
     #[must_use]
     pub fn schedule(&self, name: &str) -> Option<Vec<PlannedStatus>> {
@@ -195,6 +227,7 @@ impl StationService {
         for thread in threads {
             let _ = thread.join();
         }
+        self.shared.keep_queue_soon();
         self.shared.jobs.settle();
         self.shared.over.store(true, Ordering::Relaxed);
         lock(&self.shared.watchers).clear();

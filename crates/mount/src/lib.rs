@@ -34,8 +34,8 @@ mod served;
 mod threads;
 mod watch;
 
-pub use names::ScanPattern;
 pub use options::{MountEvent, MountOptions, MountReport};
+pub use skyhaul::recording::ScanPattern;
 
 use crate::filesystem::ScanFilesystem;
 use crate::point::{Mounted, Unmounted};

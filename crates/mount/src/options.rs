@@ -1,8 +1,7 @@
 //! What is mounted and how, what an operator has to know meanwhile, and what was served.
 
-use crate::names::ScanPattern;
 use serde::Serialize;
-use skyhaul::recording::Gap;
+use skyhaul::recording::{Gap, ScanPattern};
 use std::path::PathBuf;
 use std::time::Duration;
 

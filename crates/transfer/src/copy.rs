@@ -50,7 +50,7 @@ pub use client::{Copied, CopyReport, Failed, copy, remote};
 pub use control::Progress;
 pub use message::{Bounds, DestinationSpace, Exists, MeasuredRate, Origin, Side, TrialResult};
 pub use options::{CopyOptions, LiveLimit, Tuning};
-pub use path::{PathTrial, try_path};
+pub use path::{PathTrial, SourceSizes, source_sizes, try_path};
 pub use plan::Plan;
 pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
 pub use serve::CopyService;

@@ -20,6 +20,7 @@ use super::serve::StationServeArgs;
 use super::status::{StationArgs, StatusArgs};
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
 use super::top::TopArgs;
+use super::transfers::TransfersArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
@@ -63,6 +64,8 @@ pub(crate) enum Verb {
     Top(TopArgs),
     /// Start and stop recordings of a station
     Station(StationArgs),
+    /// Copy scans of a station to other hosts: queue, list, cancel, retry
+    Transfers(TransfersArgs),
     /// List recordings
     Ls(LsArgs),
     /// Check that a recording holds everything that was acknowledged

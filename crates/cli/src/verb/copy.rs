@@ -228,7 +228,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
 }
 
 fn shown(progress: &Progress) -> String {
-    let Progress { files, all_files, bytes, all_bytes, seconds } = *progress;
+    let Progress { files, all_files, bytes, all_bytes, seconds, .. } = *progress;
     let rate = bytes as f64 * 8.0 / seconds.max(1e-3);
     let left = all_bytes.saturating_sub(bytes) as f64 * 8.0 / rate.max(1.0);
     format!(

@@ -7,6 +7,7 @@ use crate::print::{self, bytes, counted, rate};
 use anyhow::Result;
 use serde_json::{Value, json};
 use skyhaul::io::say::escaped_name;
+use skyhaul::recording::in_words;
 use skyhaul_daemon::station::client::StationClient;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -150,7 +151,7 @@ pub(super) fn schedule_line(schedule: &Value) -> String {
 }
 
 /// A transfer in one line.
-fn transfer_line(transfer: &Value) -> String {
+pub(super) fn transfer_line(transfer: &Value) -> String {
     let text = |key: &str| transfer[key].as_str().unwrap_or_default();
     let number = |key: &str| transfer[key].as_u64().unwrap_or(0);
     let mut line = format!("transfer of {} to {}: {}", text("scan"), text("to"), text("state"));
@@ -178,6 +179,52 @@ fn transfer_line(transfer: &Value) -> String {
         "" => line,
         reason => format!("{line}: {reason}"),
     }
+}
+
+/// A copy of the queue in one line.
+pub(super) fn copy_line(copy: &Value) -> String {
+    let text = |key: &str| escaped_name(copy[key].as_str().unwrap_or_default());
+    let number = |key: &str| copy[key].as_u64().unwrap_or(0);
+    let directories = copy["directories"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let directories = directories.map(escaped_name).collect::<Vec<_>>().join(", ");
+    let state = text("state").replace('_', " ");
+    let mut line = format!(
+        "{} {} to {} ({directories}): {state}, {} of {}",
+        number("copy"),
+        text("scan"),
+        text("destination"),
+        bytes(number("there_bytes")),
+        bytes(number("size_bytes"))
+    );
+    if copy["stopping"] == true {
+        line.push_str(", STOPPING");
+    }
+    if state == "running" {
+        let _ = write!(line, ", {}", rate(number("rate_bits") as f64));
+        if let Some(seconds) = copy["eta_seconds"].as_u64() {
+            let _ = write!(line, ", {} left", in_words(seconds as f64));
+        }
+        if copy["paused"] == true {
+            line.push_str(", PAUSED for a recording");
+        }
+        if let Some(bits) = copy["limit_bits"].as_u64() {
+            let _ = write!(line, ", at most {}", rate(bits as f64));
+        }
+    }
+    if matches!(state.as_str(), "waiting" | "backing off") {
+        let _ = write!(line, ", from {}", text("due_at"));
+    }
+    match number("attempts") {
+        0 | 1 => {}
+        attempts => {
+            let _ = write!(line, ", {}", counted(attempts, "attempt"));
+        }
+    }
+    let reason = text("reason");
+    if !reason.is_empty() {
+        let _ = write!(line, ": {reason}");
+    }
+    line
 }
 
 /// A station in some lines.
@@ -223,6 +270,9 @@ fn text(status: &Value) -> String {
     }
     for problem in list("schedule_problems").iter().filter_map(Value::as_str) {
         let _ = writeln!(out, "SCHEDULE NOT READ: {}", escaped_name(problem));
+    }
+    for copy in list("queue") {
+        let _ = writeln!(out, "copy {}", copy_line(&copy));
     }
     for transfer in list("transfers") {
         let _ = writeln!(out, "{}", transfer_line(&transfer));

@@ -50,6 +50,13 @@ impl Place {
         (self.server, self.port) = (server, port);
     }
 
+    /// The same, at its port: others find it again.
+    pub(crate) fn restart_here(&mut self) {
+        self.server.signal(rustix::process::Signal::KILL);
+        wait_for("the end of the server", || (!self.server.is_running()).then_some(()));
+        self.server = Self::serve(self.directory.path(), self.port).0;
+    }
+
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.directory.path().join(path)
     }

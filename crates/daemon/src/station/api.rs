@@ -29,7 +29,9 @@ use skyhaul::io::lock::lock;
 use skyhaul::receive::Origin;
 use skyhaul::recording::{ScanNames, scan_summary_within};
 use skyhaul::wire::Format;
-use skyhaul_core::station::{RecordingOverrides, StartRequest, StationRefusal, StationRequest};
+use skyhaul_core::station::{
+    QueueRefusal, QueuedState, QueuedStatus, RecordingOverrides, StartRequest, StationRefusal, StationRequest,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -71,6 +73,8 @@ pub(super) struct ApiState {
     listing: Arc<tokio::sync::Mutex<()>>,
     /// One schedule is loaded or removed at a time.
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
+    /// Copies are accepted one order at a time: each counts the space that the others take.
+    pub(super) ordering: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl StationApi {
@@ -86,6 +90,7 @@ impl StationApi {
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             listing: Arc::default(),
             loading: Arc::default(),
+            ordering: Arc::default(),
         };
         let site = HttpService {
             name: "station-api",
@@ -189,6 +194,9 @@ impl From<StationRefusal> for Failure {
                 StatusCode::BAD_REQUEST
             }
             R::NoRecording { .. } | R::NoScan { .. } | R::NoTransfer { .. } | R::NoSchedule { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            R::Queue(QueueRefusal::NoDestination { .. } | QueueRefusal::NoQueued { .. }) => {
                 StatusCode::NOT_FOUND
             }
             R::TooManyWaiting { .. } | R::ShuttingDown | R::Failed { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -297,6 +305,9 @@ impl ApiState {
                 let transfers = self.service.snapshot().transfers;
                 replied(StatusCode::OK, &transfers.iter().map(json::transfer).collect())
             }
+            Call::Queue => replied(StatusCode::OK, &self.queue()),
+            Call::QueueCopies => self.queue_copies(request).await?,
+            Call::CancelCopy | Call::RetryCopy | Call::RemoveCopy => self.change_queue(call, &name).await?,
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {
@@ -312,7 +323,12 @@ impl ApiState {
         let known = lock(&self.service.shared.schedules);
         let schedules = snapshot.schedules.iter().map(|status| json::schedule(status, &known)).collect();
         let problems = known.problems.values().cloned().collect();
-        json::snapshot(&snapshot, &interrupted, (schedules, problems))
+        let mut status = json::snapshot(&snapshot, &interrupted, (schedules, problems));
+        // Those that are at their destination, or were given up by a client, are in the queue itself.
+        let is_open =
+            |copy: &&QueuedStatus| !matches!(copy.state, QueuedState::Done | QueuedState::Cancelled);
+        status["queue"] = self.service.queued().iter().filter(is_open).map(json::queued).collect();
+        status
     }
 
     fn active(&self) -> Vec<String> {
@@ -325,7 +341,7 @@ impl ApiState {
     }
 
     /// Reads a body as JSON, within its size and time. No body is an empty object.
-    async fn read<B: for<'a> Deserialize<'a>>(&self, request: Request) -> Result<B, Failure> {
+    pub(super) async fn read<B: for<'a> Deserialize<'a>>(&self, request: Request) -> Result<B, Failure> {
         self.read_up_to(request, MAX_BODY_BYTES).await
     }
 

@@ -1,4 +1,4 @@
-//! Small files of the station on its disks: journals of schedules, and the schedules themselves.
+//! Small files of the station on its disks: journals of schedules, the schedules themselves, and the queue of copies.
 //!
 //! Each disk has a thread of its own, because any may hang. What is written is durable if one disk has it; the others are waited for a
 //! moment, and then left behind. At a restart the files of all disks count together.
@@ -10,12 +10,14 @@ use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::sequencer::JournalRecord;
 use skyhaul::io::disk::sync_name;
 use skyhaul::io::file::read_small;
+use skyhaul::io::lock::lock;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum number of jobs that wait for a disk.
@@ -26,10 +28,12 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Maximum number of journals that a disk has open.
 const MAX_OPEN_JOURNALS: usize = 64;
-/// Maximum size of the file with the schedules, bytes.
+/// Maximum size of the file with the schedules or the queue, bytes.
 const MAX_KEPT_BYTES: usize = 256 << 20;
 /// Name of the file with the schedules.
-const KEPT_NAME: &str = "station_schedules.json";
+pub(super) const SCHEDULES_FILE: &str = "station_schedules.json";
+/// Name of the file with the queue of copies.
+pub(super) const QUEUE_FILE: &str = "station_queue.json";
 
 /// A disk, for its thread.
 #[derive(Debug)]
@@ -44,6 +48,10 @@ type Job = Box<dyn FnOnce(&mut JobDisk) + Send>;
 #[derive(Debug)]
 pub(super) struct DiskJobs {
     queues: Vec<SyncSender<Job>>,
+    /// The last queue of copies that was posted; a disk that is slow writes only the newest.
+    posted: Arc<Mutex<Arc<[u8]>>>,
+    /// Of each disk: whether it will write it.
+    posting: Vec<Arc<AtomicBool>>,
 }
 
 impl DiskJobs {
@@ -59,7 +67,8 @@ impl DiskJobs {
             })?;
             queues.push(sender);
         }
-        Ok(Self { queues })
+        let posting = disks.iter().map(|_| Arc::default()).collect();
+        Ok(Self { queues, posted: Arc::new(Mutex::new(Arc::default())), posting })
     }
 
     /// Appends a record to the journal of a schedule, and waits until a disk has it.
@@ -89,15 +98,36 @@ impl DiskJobs {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// Keeps the schedules: a file that takes the place of the last one.
-    pub(super) fn keep(&self, text: Vec<u8>) -> io::Result<()> {
+    /// Keeps a file that takes the place of the last one of its name.
+    pub(super) fn keep(&self, name: &'static str, text: Vec<u8>) -> io::Result<()> {
         let text: Arc<[u8]> = text.into();
-        self.any(move |disk| disk.keep(&text)).map(|_| ())
+        self.any(move |disk| disk.keep(name, &text)).map(|_| ())
     }
 
-    /// Returns the files with the schedules, of all disks that have one.
-    pub(super) fn kept(&self) -> io::Result<Vec<Vec<u8>>> {
-        let all = self.any(|disk| match read_small(&disk.directory.join(KEPT_NAME), MAX_KEPT_BYTES) {
+    /// Keeps the queue of copies, without waiting.
+    pub(super) fn post_queue(&self, text: Vec<u8>) {
+        *lock(&self.posted) = text.into();
+        for (queue, posting) in self.queues.iter().zip(&self.posting) {
+            if posting.swap(true, Ordering::SeqCst) {
+                continue;
+            }
+            let (posted, taken) = (Arc::clone(&self.posted), Arc::clone(posting));
+            let job = move |disk: &mut JobDisk| {
+                // Before the text is taken: what is posted from now on needs another job.
+                taken.store(false, Ordering::SeqCst);
+                let text = Arc::clone(&lock(&posted));
+                // A disk that cannot be written does not know it; others do.
+                drop(disk.keep(QUEUE_FILE, &text));
+            };
+            if queue.try_send(Box::new(job)).is_err() {
+                posting.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Returns the files of a name, of all disks that have one.
+    pub(super) fn kept(&self, name: &'static str) -> io::Result<Vec<Vec<u8>>> {
+        let all = self.any(move |disk| match read_small(&disk.directory.join(name), MAX_KEPT_BYTES) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -155,9 +185,9 @@ impl JobDisk {
         self.journal(schedule)?.append(record).map(|_| ())
     }
 
-    fn keep(&self, text: &[u8]) -> io::Result<()> {
-        let path = self.directory.join(KEPT_NAME);
-        let new = self.directory.join(format!(".{KEPT_NAME}.new"));
+    fn keep(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let path = self.directory.join(name);
+        let new = self.directory.join(format!(".{name}.new"));
         let mut file = File::create(&new)?;
         file.write_all(text)?;
         file.sync_all()?;
@@ -186,9 +216,9 @@ mod tests {
             }))
             .unwrap();
         jobs.append("n26c3_mh", &record(1)).unwrap();
-        jobs.keep(b"{}".to_vec()).unwrap();
+        jobs.keep(SCHEDULES_FILE, b"{}".to_vec()).unwrap();
         assert_eq!(
-            (jobs.records("n26c3_mh").unwrap(), jobs.kept().unwrap()),
+            (jobs.records("n26c3_mh").unwrap(), jobs.kept(SCHEDULES_FILE).unwrap()),
             (vec![record(1)], vec![b"{}".to_vec()])
         );
         assert!(!first.path().join("n26c3_mh_schedule.journal").exists());

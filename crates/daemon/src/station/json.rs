@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    InputStatus, PlannedStatus, RecordingStatus, Reserved, ScheduleStatus, StationDisk, StationRefusal,
-    StationSnapshot, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
+    InputStatus, PlannedStatus, QueuedState, QueuedStatus, RecordingStatus, Reserved, ScheduleStatus,
+    StationDisk, StationRefusal, StationSnapshot, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
 };
 
 /// Everything.
@@ -115,6 +115,42 @@ pub(super) fn transfer(status: &TransferStatus) -> Value {
         "read_bytes": counts.read_bytes,
         "sent_bytes": counts.sent_bytes,
         "filled_bytes": counts.filled_bytes,
+        "requested_at": wall_clock(status.requested_at),
+        "ended_at": status.ended_at.map(wall_clock),
+    })
+}
+
+/// A copy of the queue. Its priority is below that of every recording.
+pub(super) fn queued(status: &QueuedStatus) -> Value {
+    let request = &status.request;
+    let limit = match status.pace {
+        TransferPace::Free | TransferPace::Paused => None,
+        TransferPace::Limited(bits) => Some(bits),
+    };
+    let size_bytes = request.bytes();
+    let left = size_bytes.saturating_sub(status.there_bytes);
+    let is_moving = status.state == QueuedState::Running && status.rate_bits > 0;
+    let eta = is_moving.then(|| (u128::from(left) * 8).div_ceil(u128::from(status.rate_bits)));
+    let into = request.parts.iter().map(|part| &part.directory).collect::<Vec<_>>();
+    json!({
+        "copy": status.copy.0,
+        "scan": request.scan,
+        "destination": request.destination,
+        "directories": into,
+        "label": format!("{} to {}", request.scan, request.destination),
+        "state": status.state.name(),
+        "stopping": status.is_stopping,
+        "reason": status.reason,
+        "attempts": status.attempts,
+        "due_at": (!status.state.is_ended()).then(|| wall_clock(status.due_at)),
+        "priority": "below recordings",
+        "paused": status.pace == TransferPace::Paused,
+        "limit_bits": limit,
+        "rate_bits": status.rate_bits,
+        "eta_seconds": eta.and_then(|seconds| u64::try_from(seconds).ok()),
+        "files": request.files(),
+        "size_bytes": size_bytes,
+        "there_bytes": status.there_bytes,
         "requested_at": wall_clock(status.requested_at),
         "ended_at": status.ended_at.map(wall_clock),
     })

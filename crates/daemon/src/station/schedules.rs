@@ -8,6 +8,7 @@
 //!
 //! A schedule that was accepted is followed again after a restart: it is on the disks before its client is answered.
 
+use super::disk_jobs::SCHEDULES_FILE;
 use super::kept::{KeptFile, KeptSchedule};
 use super::shared::{Shared, StationReply};
 use crate::schedule::{ScheduleReadError, ScheduleText, read, recording_name};
@@ -76,7 +77,7 @@ impl Shared {
 
     /// Follows again what was kept; what the station cannot follow any more is kept, and told.
     pub(super) fn restore_schedules(self: &Arc<Self>) -> io::Result<()> {
-        let files = self.jobs.kept()?;
+        let files = self.jobs.kept(SCHEDULES_FILE)?;
         let files = files.iter().filter_map(|bytes| serde_json::from_slice::<KeptFile>(bytes).ok());
         let Some(newest) = files.max_by_key(|file| file.version) else { return Ok(()) };
         for (name, kept) in &newest.schedules {
@@ -179,6 +180,6 @@ impl Shared {
         let kept = kept.map(|(name, schedule)| (name.clone(), schedule.clone())).collect();
         let file = KeptFile { version: schedules.version, schedules: kept };
         drop(schedules);
-        self.jobs.keep(serde_json::to_vec(&file)?)
+        self.jobs.keep(SCHEDULES_FILE, serde_json::to_vec(&file)?)
     }
 }

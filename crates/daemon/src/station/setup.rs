@@ -19,6 +19,25 @@ pub struct StationSetup {
     pub reports: Option<PathBuf>,
     /// Where it finds schedules by itself.
     pub schedule: ScheduleSetup,
+    /// How hosts are reached to which scans are copied, in the order of [`StationConfig::destinations`].
+    pub destinations: Vec<DestinationSetup>,
+}
+
+/// How a host is reached to which scans are copied: one that runs `skyhaul copy serve`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationSetup {
+    /// Its name or address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// The file with its token, read for each attempt.
+    pub token_file: PathBuf,
+    /// Connections of a copy.
+    pub flows: usize,
+    /// Socket buffers of each, bytes; `None`: the system's own.
+    pub window_bytes: Option<u64>,
+    /// Congestion control; `None`: the system's own.
+    pub congestion: Option<String>,
 }
 
 /// Where a station finds schedules by itself.

@@ -1,5 +1,6 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
+use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
 use super::json;
@@ -9,8 +10,8 @@ use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
-    RecordingId, RecordingStatus, RequestId, Station, StationAction, StationEvent, StationRefusal,
-    StationRequest, TransferCommand, TransferEvent, TransferId, UnixMillis,
+    QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingStatus, RequestId, Station, StationAction,
+    StationEvent, StationRefusal, StationRequest, TransferCommand, TransferEvent, TransferId, UnixMillis,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +55,10 @@ pub(super) struct Shared {
     pub(super) schedules: Mutex<Schedules>,
     /// Held while schedules are loaded or removed.
     pub(super) changing: Mutex<()>,
+    /// Version of the queue as it is kept; held while it is written down.
+    pub(super) queue_version: Mutex<u64>,
+    /// Whether the queue has changed since.
+    pub(super) is_queue_stale: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -62,9 +67,24 @@ pub(super) struct State {
     pub(super) replies: HashMap<RequestId, oneshot::Sender<StationReply>>,
     pub(super) controls: HashMap<RecordingId, Arc<RecordingControl>>,
     pub(super) transfers: HashMap<TransferId, Arc<TransferControl>>,
+    pub(super) copies: HashMap<QueuedId, Arc<CopyControl>>,
     pub(super) threads: Vec<JoinHandle<()>>,
     /// Names on the disks, as they were last looked at.
     pub(super) names: BTreeSet<String>,
+}
+
+impl State {
+    /// Whether anything is sent to which recordings do not yield.
+    fn sends(&self) -> bool {
+        !self.transfers.is_empty() || !self.copies.is_empty()
+    }
+
+    /// Has recordings look at their memory as often as is needed beside what is sent, and forgets threads that have ended.
+    fn watch_closely(&mut self) {
+        let sends = self.sends();
+        self.controls.values().for_each(|recording| recording.watch_closely(sends));
+        self.threads.retain(|thread| !thread.is_finished());
+    }
 }
 
 impl Shared {
@@ -105,9 +125,11 @@ impl Shared {
             }
             if let StationEvent::Transfer { transfer, event: TransferEvent::Ended { .. } } = &event {
                 state.transfers.remove(transfer);
-                let others = !state.transfers.is_empty();
-                state.controls.values().for_each(|recording| recording.watch_closely(others));
-                state.threads.retain(|thread| !thread.is_finished());
+                state.watch_closely();
+            }
+            if let StationEvent::Queued { copy, event: QueuedEvent::Ended(_) } = &event {
+                state.copies.remove(copy);
+                state.watch_closely();
             }
             for action in state.station.handle(now(), event) {
                 match action {
@@ -120,7 +142,7 @@ impl Shared {
                     }
                     StationAction::Open(plan) => {
                         let control = Arc::<RecordingControl>::default();
-                        control.watch_closely(!state.transfers.is_empty());
+                        control.watch_closely(state.sends());
                         state.controls.insert(plan.recording, Arc::clone(&control));
                         let shared = Arc::clone(self);
                         let report = move |event| shared.report(event);
@@ -151,6 +173,14 @@ impl Shared {
                     StationAction::TransferChanged(status) => {
                         self.publish("transfer", &json::transfer(&status));
                     }
+                    StationAction::Queued { copy, command } => {
+                        events.extend(self.command_copy(state, copy, command));
+                    }
+                    StationAction::QueuedChanged(status) => self.publish("queued", &json::queued(&status)),
+                    StationAction::QueuedRemoved(copy) => {
+                        self.send("queued", &serde_json::json!({ "copy": copy.0, "state": "removed" }));
+                    }
+                    StationAction::KeepQueue => self.is_queue_stale.store(true, Ordering::SeqCst),
                 }
             }
         }
@@ -169,7 +199,7 @@ impl Shared {
                 let control = Arc::<TransferControl>::default();
                 state.transfers.insert(transfer, Arc::clone(&control));
                 // What they have to yield to is known at once.
-                state.controls.values().for_each(|recording| recording.watch_closely(true));
+                state.watch_closely();
                 let shared = Arc::clone(self);
                 let report = move |event| shared.report(event);
                 match transfer::spawn(&self.setup, &self.readers, plan, control, report) {
@@ -180,6 +210,35 @@ impl Shared {
             (TransferCommand::Send(from, to), Some(control)) => control.send((from, to)),
             (TransferCommand::Pace(pace), Some(control)) => control.pace(pace),
             (TransferCommand::Stop, Some(control)) => control.stop(),
+            (_, None) => {}
+        }
+        None
+    }
+
+    /// Tells the thread of a queued copy what to do; returns what is to be reported without it.
+    fn command_copy(
+        self: &Arc<Self>,
+        state: &mut State,
+        copy: QueuedId,
+        command: QueuedCommand,
+    ) -> Option<StationEvent> {
+        match (command, state.copies.get(&copy)) {
+            (QueuedCommand::Start(request), _) => {
+                let control = Arc::<CopyControl>::default();
+                state.copies.insert(copy, Arc::clone(&control));
+                state.watch_closely();
+                let known = &self.setup.config.destinations;
+                let at = known.iter().position(|one| one.name == request.destination);
+                let destination = at.and_then(|at| self.setup.destinations.get(at));
+                let shared = Arc::clone(self);
+                let report = Box::new(move |event| shared.report(event));
+                match copying::spawn(destination, (copy, request), control, report) {
+                    Ok(thread) => state.threads.push(thread),
+                    Err(event) => return Some(*event),
+                }
+            }
+            (QueuedCommand::Pace(pace), Some(control)) => control.pace(pace),
+            (QueuedCommand::Stop, Some(control)) => control.stop(),
             (_, None) => {}
         }
         None
@@ -208,6 +267,7 @@ impl Shared {
         while !self.over.load(Ordering::Relaxed) {
             std::thread::sleep(TIMER_INTERVAL);
             let deadline = lock(&self.state).station.next_deadline();
+            self.keep_queue_soon();
             let is_due = deadline.is_some_and(|deadline| deadline <= now());
             if is_due || followed.elapsed() >= FOLLOW_INTERVAL {
                 followed = Instant::now();

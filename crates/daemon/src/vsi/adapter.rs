@@ -435,6 +435,7 @@ fn refused(refusal: &StationRefusal) -> VsiOutcome {
         | StationRefusal::NoSpace { .. }
         | StationRefusal::NoDisk { .. }
         | StationRefusal::NoScan { .. }
+        | StationRefusal::Queue(_)
         | StationRefusal::Failed { .. } => VsiCode::Failed,
     };
     VsiOutcome::Failed(code, split(&refusal.to_string()).0.to_owned())

@@ -36,7 +36,7 @@ pub fn copy(
     if options.server.len() > 1 {
         options.server = vec![connect_any(&options.server, token, CONNECT_TIMEOUT).map_err(of_peer)?.peer()];
     }
-    let roots = if options.pull { Vec::new() } else { local_roots(&options)? };
+    let roots = if options.pull { Vec::new() } else { local_roots(&options.sources, options.into.len())? };
     let manifest = Manifest::of(&roots, &Account::alone())?;
     let into = if options.pull { local_into(&options)? } else { Vec::new() };
     let here = LocalEnd { roots: &roots, manifest: &manifest, into: &into };
@@ -58,7 +58,8 @@ pub fn copy(
     Ok(report)
 }
 
-fn local_roots(options: &CopyOptions) -> io::Result<Vec<Root>> {
+/// The sources here, which go into so many directories in turn.
+pub(super) fn local_roots(sources: &[PathBuf], into: usize) -> io::Result<Vec<Root>> {
     let root = |(at, source): (usize, &PathBuf)| {
         let failed = |error: &io::Error| skyhaul_io::file::failed("read", source, error);
         let path = std::fs::canonicalize(source).map_err(|error| failed(&error))?;
@@ -69,9 +70,9 @@ fn local_roots(options: &CopyOptions) -> io::Result<Vec<Root>> {
         let tree = Arc::new(Tree::open(&parent).map_err(|error| failed(&error))?);
         // A source that is named through a link keeps the name it was given.
         let given = source.file_name().map_or_else(|| name.clone(), PathBuf::from);
-        Ok(Root { tree, path: name, name: given, to: at % options.into.len().max(1) })
+        Ok(Root { tree, path: name, name: given, to: at % into.max(1) })
     };
-    options.sources.iter().enumerate().map(root).collect()
+    sources.iter().enumerate().map(root).collect()
 }
 
 fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> {

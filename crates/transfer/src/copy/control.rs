@@ -3,6 +3,7 @@
 
 use super::manifest::shown;
 use super::message::{Done, Entry, Message, Side};
+use super::options::LiveLimit;
 use skyhaul::peer::{Connection, PeerError};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -163,11 +164,42 @@ pub(super) struct SessionState {
     pub(super) for_disk: AtomicU64,
     pub(super) for_flows: AtomicU64,
     pub(super) paced: AtomicU64,
+    /// The rate to which reads of a comparison keep, and when the next one may be made.
+    live: LiveLimit,
+    due: Mutex<Option<Instant>>,
     /// First and last range.
     times: Mutex<Option<(Instant, Instant)>>,
 }
 
 impl SessionState {
+    /// Of an end whose comparisons keep to this rate.
+    pub(super) fn held_to(live: &LiveLimit) -> Self {
+        Self { live: live.clone(), ..Self::default() }
+    }
+
+    /// Waits until `bytes` may be read for a comparison.
+    pub(super) fn hold(&self, bytes: u64) {
+        loop {
+            let (now, rate) = (Instant::now(), self.live.bits_per_second());
+            let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.is_over() || rate.is_none() {
+                *due = None;
+                return;
+            }
+            let at = due.unwrap_or(now);
+            if let Some(rate) = rate.filter(|rate| *rate > 0 && at <= now) {
+                *due = Some(at.max(now) + Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64));
+                return;
+            }
+            // A pause that is over has no debt.
+            if rate == Some(0) {
+                *due = None;
+            }
+            drop(due);
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }

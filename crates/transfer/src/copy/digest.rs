@@ -142,6 +142,7 @@ impl Contents {
                     open = runs.next();
                 }
                 let Some((run, left)) = &mut open else { break };
+                watch.hold(READ_BYTES.min(left.end - left.start));
                 let end = self.ask(of, left, first + pieces.len() as u64)?;
                 let (bytes, crc) = match end {
                     Asked::Read(bytes) => (bytes, None),

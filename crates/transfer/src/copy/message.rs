@@ -497,6 +497,10 @@ impl Sizes {
         Self(all)
     }
 
+    pub(super) fn files(&self) -> u64 {
+        self.divided(u64::MAX)[0].0
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.divided(u64::MAX)[0].1
     }

@@ -38,6 +38,11 @@ impl LiveLimit {
     pub fn set(&self, bits_per_second: Option<u64>) {
         self.0.store(bits_per_second.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
+
+    /// Bits a second now; 0: nothing is sent; `None`: no limit.
+    pub(super) fn bits_per_second(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|bits| *bits < u64::MAX)
+    }
 }
 
 /// What both ends use alike.
@@ -70,7 +75,8 @@ pub struct Tuning {
 impl Tuning {
     /// Bits a second of all flows together now; `u64::MAX`: no limit.
     pub(super) fn rate(&self) -> u64 {
-        self.limit.unwrap_or(u64::MAX).min(self.live.0.load(Ordering::Relaxed))
+        let limits = [self.limit, self.live.bits_per_second()];
+        limits.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
     /// How a disk is read: without the faults of the one that is written to.

@@ -1,19 +1,40 @@
 //! Whether a path carries a copy, tried before it is promised: the connections, a second of bytes from memory on each of them, and the
 //! space at the other end. Nothing is left there.
 
+use super::client::local_roots;
 use super::control::of_peer;
 use super::manifest::Manifest;
 use super::message::{DestinationSpace, Trial};
-use super::options::CopyOptions;
+use super::options::{Account, CopyOptions};
 use super::plan::{Ends, measure};
 use super::session::LocalEnd;
 use skyhaul::peer::{Token, connect_any};
 use skyhaul_core::hint::Hint;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is to be copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceSizes {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Looks at what a copy of these sources would copy.
+///
+/// # Errors
+/// One does not exist or cannot be read, or there are too many names.
+pub fn source_sizes(sources: &[PathBuf]) -> io::Result<SourceSizes> {
+    let manifest = Manifest::of(&local_roots(sources, 1)?, &Account::alone())?;
+    let sizes = manifest.sizes();
+    Ok(SourceSizes { files: sizes.files(), bytes: sizes.bytes() })
+}
 
 /// A path that carries bytes.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -84,7 +84,7 @@ impl SenderShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
-            watch: SessionState::default(),
+            watch: SessionState::held_to(&tuning.live),
             todo: Fifo::default(),
             events: Fifo::default(),
             compares: Fifo::default(),

@@ -1,5 +1,6 @@
 //! The sections `[station]` and `[http]` of a configuration file. `docs/reference/serve.md` has all keys.
 
+mod destination;
 mod http;
 mod key;
 
@@ -34,6 +35,8 @@ const MAX_NETWORKS: usize = 256;
 const MAX_INPUTS: usize = 256;
 /// Maximum number of disks.
 const MAX_DISKS: usize = 64;
+/// Maximum number of destinations.
+const MAX_DESTINATIONS: usize = 64;
 /// Maximum number of threads of an input.
 const MAX_THREADS: usize = 256;
 
@@ -71,6 +74,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             reserve_bytes: DEFAULT_RESERVE_BYTES,
             reports: None,
             schedule: ScheduleSetup::default(),
+            destinations: Vec::new(),
         },
     };
     let section = Key { text, key: "station", value: section };
@@ -84,11 +88,14 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
             "reports" => setup.reports = Some(entry.string()?.into()),
             "schedule" => setup.schedule = entry.schedule()?,
+            "destination" => {
+                let list = entry.list(MAX_DESTINATIONS)?.iter();
+                list.map(|one| entry.at(one)).try_for_each(|one| one.destination(setup))?;
+            }
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint =
-                    "the keys are disk, input, listen, memory, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are destination, disk, input, listen, memory, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }

@@ -1,4 +1,4 @@
-//! What `top` shows, as lines: header, alarms, recordings, disks, events. Without a reply, nothing that was live looks live.
+//! What `top` shows, as lines: header, alarms, recordings, disks, copies to other hosts, events. Without a reply, nothing that was live looks live.
 
 use crate::print::{bytes, count, rate};
 use serde_json::Value;
@@ -9,6 +9,8 @@ use skyhaul::recording::in_words;
 
 /// Maximum number of alarms, and of disks, for which there is room.
 const MAX_ALARMS: usize = 8;
+/// Maximum number of copies to other hosts for which there is room.
+const MAX_COPIES: usize = 8;
 /// Maximum number of events without a terminal.
 const MAX_EVENTS: usize = 20;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -51,6 +53,11 @@ impl TopView {
         lines.push(Vec::new());
         lines.extend(aligned(&self.disks()));
         lines.push(Vec::new());
+        let copies = self.copies();
+        if copies.len() > 1 {
+            lines.extend(aligned(&copies));
+            lines.push(Vec::new());
+        }
         // The last row says how to leave.
         let room = rows.saturating_sub(lines.len() + 2).min(MAX_EVENTS);
         lines.extend(aligned(&self.events(room)));
@@ -190,6 +197,39 @@ impl TopView {
                 losses(&one["kernel_drops"], TextStyle::Bad),
             ]);
         }
+        rows
+    }
+
+    /// What is copied or sent to other hosts, as far as it has not ended well.
+    fn copies(&self) -> Vec<Vec<Cell>> {
+        let list = |key: &str| self.status[key].as_array().map_or(&[][..], Vec::as_slice);
+        let mut rows = vec![head(&["COPY", "TO", "STATE", ">RATE", ">THERE", ">SIZE", ">LEFT", "REASON"])];
+        let size = |value: &Value| right(TextStyle::Plain, bytes(value.as_u64().unwrap_or(0)));
+        let sent = list("transfers").iter().filter(|one| one["state"] != "ended");
+        for (one, is_queued) in
+            list("queue").iter().map(|one| (one, true)).chain(sent.map(|one| (one, false)))
+        {
+            let (to, there) = if is_queued { ("destination", "there_bytes") } else { ("to", "sent_bytes") };
+            let state = if one["paused"] == true { "paused".to_owned() } else { text(&one["state"]) };
+            let style = match state.as_str() {
+                "failed" => TextStyle::Bad,
+                "backing_off" | "paused" => TextStyle::Warning,
+                "waiting" => TextStyle::Soft,
+                _ => TextStyle::Good,
+            };
+            let left_over = one["eta_seconds"].as_f64().map_or_else(|| "-".into(), in_words);
+            rows.push(vec![
+                left(TextStyle::Strong, text(&one["scan"])),
+                left(TextStyle::Plain, text(&one[to])),
+                left(style, state.replace('_', " ")),
+                right(TextStyle::Plain, rate(one["rate_bits"].as_f64().unwrap_or(0.0))),
+                size(&one[there]),
+                size(&one["size_bytes"]),
+                right(TextStyle::Plain, left_over),
+                left(TextStyle::Soft, text(&one["reason"])),
+            ]);
+        }
+        rows.truncate(MAX_COPIES + 1);
         rows
     }
 

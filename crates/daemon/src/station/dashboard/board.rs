@@ -79,12 +79,13 @@ impl Board {
         let (name, state) = match event {
             "recording" => (text("name"), text("state")),
             "disk" => (text("path"), text("condition")),
+            "queued" => (text("label"), text("state")),
             _ => return None,
         };
         let key = format!("{event} {name}");
-        let known = match state {
+        let known = match (event, state) {
             // It will not change any more.
-            "ended" => self.states.remove(&key),
+            (_, "ended") | ("queued", "done" | "failed" | "cancelled") => self.states.remove(&key),
             _ => self.states.insert(key, state.to_owned()),
         };
         // A disk that is usable from the start is no event.
@@ -95,6 +96,9 @@ impl Board {
             ("disk", "usable", _) => ("info", state.to_owned()),
             ("disk", "full", _) => ("warning", state.to_owned()),
             ("disk", ..) => ("error", state.to_owned()),
+            ("queued", "failed", _) => ("error", format!("failed: {}", text("reason"))),
+            ("queued", "backing_off", _) => ("warning", format!("tried again later: {}", text("reason"))),
+            ("queued", ..) => ("info", state.to_owned()),
             (_, "ended", outcome @ ("lossy" | "failed")) => {
                 ("error", format!("{outcome}: {}", text("reason")))
             }

@@ -8,7 +8,7 @@
 import { bytes, clock, element, isNumber, lineChart, meter, millis, moment, number, percent, rate, span, table, timeline } from './parts.js';
 
 const STALE_MS = 3500, HISTORY = 600, LOG = 256, PAGE = 100;
-const VIEWS = [['overview', 'Overview'], ['scans', 'Scans'], ['schedule', 'Schedule', /^\/api\/v1\/schedules?$/], ['transfers', 'Transfers', /^\/api\/v1\/transfers$/], ['events', 'Events']];
+const VIEWS = [['overview', 'Overview'], ['scans', 'Scans'], ['schedule', 'Schedule', /^\/api\/v1\/schedules?$/], ['transfers', 'Transfers', /^\/api\/v1\/queue$/], ['events', 'Events']];
 const at = id => document.getElementById(id);
 const sleep = ms => new Promise(done => setTimeout(done, ms));
 const state = { status: null, figures: null, history: {}, log: [], scans: [], hasMore: false, paths: {}, lists: {}, heard: null, live: false, why: '' };
@@ -111,7 +111,7 @@ function take(event, data) {
     for (const input of state.status.inputs) {
       if (input.name === data.input) input.recording = isOver ? null : data.name;
     }
-  } else if (['scan', 'schedules', 'transfer'].includes(event)) loadList();
+  } else if (['scan', 'schedules', 'transfer', 'queued'].includes(event)) loadList();
 }
 
 // --- Lists that are asked for ---
@@ -139,6 +139,8 @@ async function loadList() {
   if (!path) return;
   try {
     const short = path.slice('/api/v1/'.length), list = await get(short);
+    // What is sent by VSI-S is beside the queue.
+    if (view[0] === 'transfers') list.push(...await get('transfers'));
     // Schedules come in numbers; the scans of each are asked for.
     const isDivided = view[0] === 'schedule' && state.paths[`${path}/{name}`]?.get && Array.isArray(list);
     const parts = isDivided ? await Promise.all(list.slice(0, 16).map(one => get(`${short}/${encodeURIComponent(one.name)}`))) : [];
@@ -358,10 +360,10 @@ function drawEvents() {
 
 // Columns of lists by field; those that a list does not have are left out.
 const FIELDS = {
-  scan: ['Scan', 'name'], name: ['Name', 'name'], to: ['To', ''], schedule: ['Schedule', ''], input: ['Input', ''], state: ['State', '', stateOf],
+  copy: ['No.', 'n', number], scan: ['Scan', 'name'], name: ['Name', 'name'], to: ['To', ''], destination: ['Destination', ''], schedule: ['Schedule', ''], input: ['Input', ''], state: ['State', '', stateOf],
   outcome: ['Outcome', '', stateOf], start: ['Start, UTC', 'n', moment], stop: ['Stop, UTC', 'n', moment], rate_bits: ['Rate', 'n', rate],
-  limit_bits: ['Limit', 'n', rate], sent_bytes: ['Sent', 'n', bytes], size_bytes: ['Size', 'n', bytes], space_bytes: ['Space', 'n', bytes],
-  requested_at: ['Requested', 'n', moment], ended_at: ['Ended', 'n', moment], attempts: ['Attempts', 'n', number], recording: ['Recording', ''], reason: ['', 'what'],
+  limit_bits: ['Limit', 'n', rate], sent_bytes: ['Sent', 'n', bytes], there_bytes: ['There', 'n', bytes], size_bytes: ['Size', 'n', bytes], space_bytes: ['Space', 'n', bytes],
+  eta_seconds: ['Left', 'n', span], due_at: ['Due, UTC', 'n', moment], requested_at: ['Requested', 'n', moment], ended_at: ['Ended', 'n', moment], attempts: ['Attempts', 'n', number], recording: ['Recording', ''], reason: ['', 'what'],
 };
 function drawList(view) {
   const value = state.lists[view];

@@ -1,0 +1,124 @@
+//! `skyhaul transfers`: the queue of a station's copies to other hosts, and what is sent to jive5ab beside it.
+
+use super::status::{REPLY_TIMEOUT, client, copy_line, transfer_line};
+use crate::args::{AtStationArgs, TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
+use crate::outcome::Outcome;
+use crate::print::{self, bytes, rate};
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::say::escaped_name;
+use skyhaul_transfer::copy::remote;
+use std::fmt::Write as _;
+
+pub(crate) fn run(args: &TransfersArgs) -> Result<Outcome> {
+    match &args.what {
+        None => list(&args.at),
+        Some(TransfersWhat::Add(args)) => add(args),
+        Some(TransfersWhat::Cancel(args)) => change(args, "cancel"),
+        Some(TransfersWhat::Retry(args)) => change(args, "retry"),
+        Some(TransfersWhat::Rm(args)) => remove(args),
+    }
+}
+
+fn list(at: &AtStationArgs) -> Result<Outcome> {
+    let client = client(at, REPLY_TIMEOUT)?;
+    let (queue, transfers) = (client.get("/api/v1/queue")?, client.get("/api/v1/transfers")?);
+    if at.json {
+        print::json(&json!({ "queue": queue, "transfers": transfers }))?;
+        return Ok(Outcome::Done);
+    }
+    let mut out = lines(&queue);
+    for transfer in transfers.as_array().into_iter().flatten() {
+        let _ = writeln!(out, "{}", transfer_line(transfer));
+    }
+    if out.is_empty() {
+        out.push_str("nothing is queued or sent\n");
+    }
+    print::page(&out)?;
+    Ok(Outcome::Done)
+}
+
+fn lines(queue: &Value) -> String {
+    let copies = queue.as_array().into_iter().flatten();
+    copies.map(|copy| copy_line(copy) + "\n").collect()
+}
+
+/// Scans before the first word with a destination, directories from there on.
+fn split(words: &[String]) -> Result<(&[String], &[String])> {
+    let at = words.iter().position(|word| remote(word).is_some()).unwrap_or(words.len());
+    let (scans, to) = words.split_at(at);
+    if scans.is_empty() || to.is_empty() || to.iter().any(|word| remote(word).is_none()) {
+        let hint = Hint(
+            "such as 'n26c3_mh_*' correlator:/data, where the configuration has a destination correlator",
+        );
+        bail!("expected scans, then NAME:DIR{hint}");
+    }
+    Ok((scans, to))
+}
+
+fn add(args: &TransfersAddArgs) -> Result<Outcome> {
+    let (scans, to) = split(&args.words)?;
+    let body = json!({
+        "scans": scans,
+        "to": to,
+        "at": args.time,
+        "rate_bits": args.rate.map(|rate| rate.bits_per_second()),
+    });
+    let reply = client(&args.at, REPLY_TIMEOUT)?.post("/api/v1/queue", &body)?;
+    if args.at.json {
+        print::json(&reply)?;
+        return Ok(Outcome::Done);
+    }
+    let path = &reply["path"];
+    let free = path["free_bytes"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(bytes);
+    let mut out = format!(
+        "path: {}, round trip {:.1} ms, {} free\n",
+        rate(path["rate_bits"].as_f64().unwrap_or(0.0)),
+        path["rtt_seconds"].as_f64().unwrap_or(0.0) * 1e3,
+        free.collect::<Vec<_>>().join(", ")
+    );
+    out.push_str(&lines(&reply["copies"]));
+    for left in reply["left_out"].as_array().into_iter().flatten() {
+        let text = |key: &str| escaped_name(left[key].as_str().unwrap_or_default());
+        let _ = writeln!(out, "left out: {}: {}", text("scan"), text("reason"));
+    }
+    print::page(&out)?;
+    Ok(Outcome::Done)
+}
+
+fn change(args: &TransfersOneArgs, how: &str) -> Result<Outcome> {
+    let path = format!("/api/v1/queue/{}/{how}", args.number);
+    let copy = client(&args.at, REPLY_TIMEOUT)?.post(&path, &json!({}))?;
+    match args.at.json {
+        true => print::json(&copy)?,
+        false => print::page(&format!("{}\n", copy_line(&copy)))?,
+    }
+    Ok(Outcome::Done)
+}
+
+fn remove(args: &TransfersOneArgs) -> Result<Outcome> {
+    let left = client(&args.at, REPLY_TIMEOUT)?.delete(&format!("/api/v1/queue/{}", args.number))?;
+    match args.at.json {
+        true => print::json(&left)?,
+        false => print::page(&format!("copy {} is forgotten\n", args.number))?,
+    }
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scans_come_before_directories() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            split(&words).map(|(scans, to)| (scans.len(), to.len())).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("a_* b c:/d1 c:/d2"), Ok((2, 2)));
+        for bad in ["a b", "c:/d1 a", "a c:/d1 b"] {
+            assert!(of(bad).unwrap_err().contains("hint: "), "{bad}");
+        }
+    }
+}

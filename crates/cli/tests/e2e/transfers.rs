@@ -1,0 +1,257 @@
+//! The queue of a station's copies to other hosts: with a real station and a real `copy serve`, killed, full, stalled and refused.
+
+use crate::copied::{Place, noise};
+use crate::device::Mounted;
+use crate::serve::{Serving, frames, names};
+use crate::site::{Job, Site, number, wait_for, words};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+
+const MIB: usize = 1 << 20;
+
+/// A station with scans on its disks, and the host that they go to.
+struct Pair {
+    serving: Serving,
+    place: Place,
+}
+
+/// Chunks of a scan on a disk, without an index: as a FlexBuff has them.
+fn scan(disk: &Path, name: &str, bytes: &[u8]) {
+    std::fs::create_dir(disk.join(name)).unwrap();
+    for (number, chunk) in bytes.chunks(4 * MIB).enumerate() {
+        std::fs::write(disk.join(format!("{name}/{name}.{number:08}")), chunk).unwrap();
+    }
+}
+
+fn same(from: &Path, to: &Path) {
+    let mut files = 0;
+    for entry in std::fs::read_dir(from).unwrap() {
+        let name = entry.unwrap().file_name();
+        let (here, there) = (std::fs::read(from.join(&name)).unwrap(), std::fs::read(to.join(&name)));
+        assert!(there.is_ok_and(|there| there == here), "{} is not equal", to.join(&name).display());
+        files += 1;
+    }
+    assert!(files > 0, "{} is empty", from.display());
+}
+
+impl Pair {
+    /// A station with these scans of so many MiB on its first disk.
+    fn new(disks: usize, scans: &[(&str, usize)]) -> Self {
+        let (site, place) = (Site::new(disks), Place::new());
+        for (name, size) in scans {
+            scan(&site.disks[0], name, &noise(size * MIB));
+        }
+        let destination = |name: &str, port: u16, token: &str| {
+            let token = place.at(token);
+            format!(
+                "[[station.destination]]\nname = '{name}'\nhost = '127.0.0.1'\nport = {port}\ntoken_file = '{}'\nflows = 2\n",
+                token.display()
+            )
+        };
+        std::fs::write(place.at("wrong"), "another-token-of-16-or-more\n").unwrap();
+        let more = destination("correlator", place.port, "token")
+            + &destination("wrong", place.port, "wrong")
+            + &destination("nobody", 1, "token");
+        Self { serving: Serving::start(site, &more), place }
+    }
+
+    fn add(&self, line: &str) -> Value {
+        self.serving.call(&format!("transfers add {line}")).expect(0).json()
+    }
+
+    fn queue(&self) -> Vec<Value> {
+        self.serving.call("transfers").expect(0).json()["queue"].as_array().unwrap().clone()
+    }
+
+    fn copy(&self, copy: u64) -> Value {
+        let found = self.queue().into_iter().find(|one| number(&one["copy"]) == copy);
+        found.unwrap_or_else(|| panic!("copy {copy} is lost"))
+    }
+
+    fn until(&self, copy: u64, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        wait_for(what, || Some(self.copy(copy)).filter(|one| is(one)))
+    }
+
+    fn until_done(&self, copy: u64) -> Value {
+        self.until(copy, "the copy", |one| {
+            assert!(!matches!(one["state"].as_str(), Some("failed" | "cancelled")), "{one}");
+            one["state"] == "done"
+        })
+    }
+
+    fn refused(&self, line: &str) -> String {
+        self.serving.call(line).expect(2).stderr
+    }
+
+    /// What is equal at both ends is told by neither: every file is read here.
+    fn same(&self, disk: usize, scan: &str, directory: &str) {
+        let from = self.serving.site.disks[disk].join(scan);
+        same(&from, &self.place.at("root").join(directory).join(scan));
+    }
+}
+
+#[test]
+fn scans_are_copied_and_only_then_done() {
+    let pair = Pair::new(2, &[("exp_mh_no0001", 5), ("exp_mh_no0002", 1), ("other", 1)]);
+    // One that is on both disks.
+    scan(&pair.serving.site.disks[1], "exp_mh_no0002", &noise(2 * MIB));
+    // What cannot be is refused before anything is queued.
+    for (line, text) in [
+        ("'exp_mh_*' correlator:d1", "scan exp_mh_no0002 is on 2 disks, and 1 directory given"),
+        ("nothing correlator:d1", "no scan is named `nothing`"),
+        ("n* correlator:d1", "no scan is named `n*`"),
+        ("other elsewhere:d1", "the destinations are: correlator, wrong, nobody"),
+        ("other wrong:d1", "wrong (127.0.0.1:"),
+        ("other wrong:d1", "token"),
+        ("other nobody:d1", "nobody (127.0.0.1:1): "),
+        ("other correlator:../d1", "outside the served directories"),
+        ("other correlator:d1 --at 25:00", "or a time of day, 22:00"),
+        ("other correlator:d1 correlator:d1", "is given twice"),
+    ] {
+        let said = pair.refused(&format!("transfers add {}", line.replace('\'', "")));
+        assert!(said.contains(text), "{line}: {said}");
+    }
+    assert!(pair.queue().is_empty());
+    let accepted = pair.add("exp_mh_* correlator:d1 correlator:d2");
+    assert!(
+        number(&accepted["path"]["free_bytes"][1]) > 0 && accepted["left_out"] == Value::Array(Vec::new())
+    );
+    assert_eq!(accepted["copies"].as_array().unwrap().len(), 2);
+    let first = pair.until_done(1);
+    assert_eq!(
+        (number(&first["size_bytes"]), number(&first["there_bytes"])),
+        (5 * MIB as u64, 5 * MIB as u64)
+    );
+    assert_eq!((number(&first["files"]), number(&first["attempts"])), (2, 1));
+    pair.until_done(2);
+    pair.same(0, "exp_mh_no0001", "d1");
+    pair.same(0, "exp_mh_no0002", "d1");
+    pair.same(1, "exp_mh_no0002", "d2");
+    // What is queued is left out by a pattern.
+    let more = pair.add("* correlator:d1 correlator:d2 --at 2200-01-01T00:00:00Z --rate 40Mbps");
+    assert_eq!(more["left_out"].as_array().unwrap().len(), 2, "{more}");
+    let waiting = &more["copies"][0];
+    assert_eq!((waiting["state"].as_str(), waiting["scan"].as_str()), (Some("waiting"), Some("other")));
+    assert!(waiting["due_at"].as_str().unwrap().starts_with("2200-01-01T00:00:00"));
+    assert!(
+        pair.refused("transfers add other correlator:d1").contains("is queued for correlator already, as 3")
+    );
+    assert!(pair.refused("transfers rm 3").contains("cancel it first"));
+    assert_eq!(pair.serving.call("transfers cancel 3").expect(0).json()["state"], "cancelled");
+    assert!(pair.refused("transfers cancel 3").contains("copy 3 is cancelled"));
+    assert!(pair.refused("transfers retry 1").contains("it is at its destination"));
+    assert!(pair.refused("transfers rm 9").contains("no copy in the queue has the number 9"));
+    pair.serving.call("transfers rm 3").expect(0);
+    assert_eq!(pair.queue().len(), 2);
+    // Numbers are not used twice, also after a restart.
+    let mut pair = pair;
+    pair.serving.kill_and_restart();
+    assert_eq!(number(&pair.add("other correlator:d1")["copies"][0]["copy"]), 4);
+    pair.until_done(4);
+    let said = crate::site::run(&format!("transfers --station http://{}", pair.serving.api)).expect(0).told();
+    assert!(said.contains("1 exp_mh_no0001 to correlator (d1): done, 5.24 MB of 5.24 MB"), "{said}");
+}
+
+#[test]
+fn either_end_may_be_killed() {
+    let mut pair = Pair::new(1, &[("s", 24)]);
+    pair.add("s correlator:in --rate 40Mbps");
+    let come = |one: &Value| number(&one["there_bytes"]) > 6 * MIB as u64;
+    pair.until(1, "some of it", come);
+    pair.serving.kill_and_restart();
+    // It goes on by itself, and knows what is there.
+    let resumed = pair.until(1, "the rest to begin", |one| one["state"] == "running" && come(one));
+    assert_eq!(number(&resumed["attempts"]), 2, "{resumed}");
+    pair.place.server.signal(Signal::KILL);
+    let broken = pair.until(1, "the end of the server to be seen", |one| one["state"] == "backing_off");
+    assert!(broken["reason"].as_str().is_some_and(|why| !why.is_empty()), "{broken}");
+    pair.place.restart_here();
+    pair.serving.call("transfers retry 1").expect(0);
+    pair.until_done(1);
+    pair.same(0, "s", "in");
+    // The token is in its own file only.
+    let token = std::fs::read_to_string(pair.place.at("token")).unwrap();
+    let kept = std::fs::read_to_string(pair.serving.site.disks[0].join("station_queue.json")).unwrap();
+    assert!(kept.contains("\"correlator\"") && !kept.contains(token.trim()));
+    assert!(!pair.serving.job.stderr().contains(token.trim()));
+}
+
+#[test]
+fn a_cancelled_copy_ends_also_where_the_other_end_stalls() {
+    let pair = Pair::new(1, &[("s", 64)]);
+    pair.add("s correlator:in --rate 200Mbps");
+    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > MIB as u64);
+    pair.place.server.signal(Signal::STOP);
+    let cancelled = pair.serving.call("transfers cancel 1").expect(0).json();
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    pair.place.server.signal(Signal::CONT);
+    // What is there is used by the next one.
+    wait_for("the server to notice", || {
+        pair.serving.call("transfers retry 1").expect(0);
+        let one = pair.until(1, "an end", |one| {
+            matches!(one["state"].as_str(), Some("done" | "backing_off" | "failed"))
+        });
+        (one["state"] == "done").then_some(())
+    });
+    pair.same(0, "s", "in");
+}
+
+#[test]
+fn too_little_space_is_refused_with_the_numbers_and_what_fills_meanwhile_is_waited_for() {
+    let pair = Pair::new(1, &[("large", 24), ("small", 6)]);
+    let root = pair.place.at("root");
+    let Some(_mounted) = Mounted::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", "size=16m"], &root) else {
+        eprintln!("SKIPPED: a full destination needs a mount (sudo)");
+        return;
+    };
+    let said = pair.refused("transfers add large correlator:in");
+    assert!(
+        said.contains("not enough space at correlator in in: 25.2 MB requested, 0 B of 16.8 MB free"),
+        "{said}"
+    );
+    // Both together are too much, and so none is taken.
+    let said = pair.refused("transfers add * correlator:in");
+    assert!(said.contains("31.5 MB requested"), "{said}");
+    assert!(pair.queue().is_empty());
+    pair.add("small correlator:in --rate 20Mbps");
+    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > 0);
+    let filler = root.join("filler");
+    // As much as there is.
+    let _ = std::fs::write(&filler, noise(16 * MIB));
+    let full = pair.until(1, "the full disk to be seen", |one| one["state"] == "backing_off");
+    assert!(full["reason"].as_str().unwrap().contains("space"), "{full}");
+    std::fs::remove_file(&filler).unwrap();
+    pair.serving.call("transfers retry 1").expect(0);
+    pair.until_done(1);
+    pair.same(0, "small", "in");
+}
+
+#[test]
+fn a_recording_beside_a_copy_loses_nothing() {
+    let pair = Pair::new(1, &[("s", 64)]);
+    pair.serving.call("station start rec --input a").expect(0);
+    let said = pair.refused("transfers add rec correlator:in");
+    assert!(said.contains("scan rec is being recorded"), "{said}");
+    pair.add("s correlator:in");
+    let path = frames(&pair.serving.site, "f", 1, 8000);
+    let line = format!(
+        "send --input {} --rate 32Mbps --to udp://127.0.0.1:{}",
+        path.display(),
+        pair.serving.ports[0]
+    );
+    Job::start(&words(&line)).finish().expect(0);
+    let sent = std::fs::read(&path).unwrap();
+    wait_for("all to arrive", || {
+        (number(&pair.serving.recording("rec")["received_bytes"]) >= sent.len() as u64).then_some(())
+    });
+    let stopped = pair.serving.call("station stop rec").expect(0).json();
+    assert_eq!(stopped["outcome"], "complete", "{stopped}");
+    pair.until_done(1);
+    pair.same(0, "s", "in");
+    // Now that it has ended, it may go, too.
+    pair.add("rec correlator:in");
+    pair.until_done(2);
+    pair.same(0, "rec", "in");
+    assert_eq!(names(&pair.serving.status()["ended"]), ["rec"]);
+}

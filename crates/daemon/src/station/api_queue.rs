@@ -1,0 +1,94 @@
+//! The queue of copies over the HTTP API.
+
+use super::api::{ApiState, Failure, replied};
+use super::json;
+use super::queue::{CopyOrder, OrderError};
+use super::routes::Call;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skyhaul::core::hint::Hint;
+use skyhaul_core::station::{QueueRequest, QueuedId};
+use std::sync::Arc;
+
+/// The body of an order.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OrderBody {
+    scans: Vec<String>,
+    to: Vec<String>,
+    at: Option<String>,
+    rate_bits: Option<u64>,
+}
+
+impl From<OrderError> for Failure {
+    fn from(error: OrderError) -> Self {
+        use OrderError as E;
+        match error {
+            E::Refused(refusal) => refusal.into(),
+            E::Bad(text) => Self::bad(text),
+            E::Scan(text) => Self::new(409, "bad_scan", text),
+            error @ E::Path { .. } => Self::new(502, "no_path", error),
+            error @ E::Io(_) => Self::new(503, "failed", error),
+        }
+    }
+}
+
+impl ApiState {
+    /// All copies.
+    pub(super) fn queue(&self) -> Value {
+        self.service.queued().iter().map(json::queued).collect()
+    }
+
+    pub(super) async fn queue_copies(&self, request: Request) -> Result<Response, Failure> {
+        let OrderBody { scans, to, at, rate_bits } = self.read(request).await?;
+        let ordering = Arc::clone(&self.ordering).try_lock_owned().map_err(|_| {
+            let text = format!("another order is being checked{}", Hint("ask again"));
+            Failure::new(503, "busy", text)
+        })?;
+        let service = Arc::clone(&self.service);
+        let order = CopyOrder { scans, to, at, rate_bits };
+        let work = move || {
+            // Also if the client leaves.
+            let _ordering = ordering;
+            service.order_copies(&order)
+        };
+        let accepted = tokio::task::spawn_blocking(work).await.map_err(Failure::bad)??;
+        let left_out = accepted.left_out.iter().map(|(scan, why)| json!({ "scan": scan, "reason": why }));
+        let free: Vec<u64> = accepted.path.spaces.iter().map(|space| space.free_bytes).collect();
+        let reply = json!({
+            "copies": accepted.copies.iter().map(json::queued).collect::<Vec<_>>(),
+            "left_out": left_out.collect::<Vec<_>>(),
+            "path": {
+                "rate_bits": accepted.path.bits_per_second.round(),
+                "rtt_seconds": accepted.path.rtt_seconds,
+                "free_bytes": free,
+            },
+        });
+        Ok(replied(StatusCode::CREATED, &reply))
+    }
+
+    pub(super) async fn change_queue(&self, call: Call, number: &str) -> Result<Response, Failure> {
+        let number = number.parse().map_err(|_| {
+            let hint = Hint("`skyhaul transfers` lists them");
+            Failure::bad(format!("expected the number of a copy{hint}"))
+        })?;
+        let copy = QueuedId(number);
+        let request = match call {
+            Call::CancelCopy => QueueRequest::Cancel(copy),
+            Call::RetryCopy => QueueRequest::Retry(copy),
+            _ => QueueRequest::Remove(copy),
+        };
+        let service = Arc::clone(&self.service);
+        let work = move || service.ask_queue(request);
+        tokio::task::spawn_blocking(work).await.map_err(Failure::bad)??;
+        let all = self.service.queued();
+        let reply = match all.iter().find(|one| one.copy == copy) {
+            Some(one) => json::queued(one),
+            None => all.iter().map(json::queued).collect(),
+        };
+        Ok(replied(StatusCode::OK, &reply))
+    }
+}

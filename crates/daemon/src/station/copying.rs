@@ -1,0 +1,233 @@
+//! The thread of a copy in the queue: it copies with the engine of `skyhaul copy`, then has both ends read what they have.
+//!
+//! ```text
+//!   Start ─▶ copy ─▶ whole? ─▶ Comparing ─▶ copy, verify only ─▶ Ended: Compared
+//!              └──────┴──────────────────────────────┴─────────▶ Ended: Stopped, Failed
+//! ```
+//!
+//! What an attempt brought is known to the receiver's journals: the next one sends the rest. The token is read from its file for each
+//! attempt, and is in no report.
+
+use super::setup::DestinationSetup;
+use skyhaul::core::hint::Hint;
+use skyhaul::io::file::{TOKEN, read_small_text};
+use skyhaul::peer::Token;
+use skyhaul::stop::StopFlag;
+use skyhaul_core::hint::split;
+use skyhaul_core::station::{
+    QueuedEvent, QueuedId, QueuedOutcome, QueuedPart, QueuedRequest, StationEvent, TransferPace,
+};
+use skyhaul_transfer::copy::{
+    CopyOptions, CopyReport, Exists, LiveLimit, PathTrial, Progress, Tuning, copy, try_path,
+};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Addresses of a host that are tried.
+const MAX_ADDRESSES: usize = 4;
+/// Maximum rate at which a path is tried: a second of it disturbs no recording.
+const TRIAL_BITS: u64 = 1_000_000_000;
+
+/// What others say to a copy.
+#[derive(Debug, Default)]
+pub(super) struct CopyControl {
+    stop: StopFlag,
+    live: LiveLimit,
+}
+
+impl CopyControl {
+    pub(super) fn stop(&self) {
+        self.stop.stop();
+    }
+
+    pub(super) fn pace(&self, pace: TransferPace) {
+        self.live.set(match pace {
+            TransferPace::Free => None,
+            TransferPace::Limited(bits) => Some(bits.max(1)),
+            TransferPace::Paused => Some(0),
+        });
+    }
+}
+
+/// Takes what a copy reports.
+type Report = Box<dyn Fn(StationEvent) + Send>;
+
+/// Starts the thread; or returns what is to be reported without it.
+pub(super) fn spawn(
+    destination: Option<&DestinationSetup>,
+    (id, request): (QueuedId, QueuedRequest),
+    control: Arc<CopyControl>,
+    report: Report,
+) -> Result<JoinHandle<()>, Box<StationEvent>> {
+    let failed = |reason: String| {
+        let outcome = QueuedOutcome::Failed { reason, is_final: false };
+        Box::new(StationEvent::Queued { copy: id, event: QueuedEvent::Ended(outcome) })
+    };
+    let Some(destination) = destination.cloned() else {
+        return Err(failed("the destination is not known".into()));
+    };
+    let run = move || {
+        Copying { id, destination, request, control, report, end: None }.run();
+    };
+    let thread = std::thread::Builder::new().name("station-copy".into());
+    thread.spawn(run).map_err(|error| failed(format!("start a thread: {error}")))
+}
+
+/// Tries the path of copies into these directories, before they are accepted.
+pub(super) fn try_destination(
+    destination: &DestinationSetup,
+    directories: &[String],
+    rate_bits: Option<u64>,
+) -> io::Result<PathTrial> {
+    let control = CopyControl::default();
+    control.live.set(Some(rate_bits.unwrap_or(TRIAL_BITS).clamp(1, TRIAL_BITS)));
+    let options = options(destination, &[], directories, &control)?;
+    try_path(&options, &token(destination)?)
+}
+
+fn token(destination: &DestinationSetup) -> io::Result<Token> {
+    let text = read_small_text(&destination.token_file, TOKEN)?;
+    Token::new(text.trim()).map_err(|_| {
+        let hint = Hint("copy the file that `skyhaul copy serve` made there");
+        let path = destination.token_file.display();
+        io::Error::new(io::ErrorKind::InvalidData, format!("{path} holds no token{hint}"))
+    })
+}
+
+fn addresses(destination: &DestinationSetup) -> io::Result<Vec<SocketAddr>> {
+    let DestinationSetup { host, port, .. } = destination;
+    let hint = || Hint(format!("check the name with `getent hosts {host}`, or configure its address"));
+    let unknown = |error: io::Error| io::Error::new(error.kind(), format!("find {host}: {error}{}", hint()));
+    let found: Vec<_> =
+        (host.as_str(), *port).to_socket_addrs().map_err(unknown)?.take(MAX_ADDRESSES).collect();
+    if found.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address{}", hint())));
+    }
+    Ok(found)
+}
+
+fn options(
+    destination: &DestinationSetup,
+    sources: &[String],
+    into: &[String],
+    control: &CopyControl,
+) -> io::Result<CopyOptions> {
+    Ok(CopyOptions {
+        server: addresses(destination)?,
+        sources: sources.iter().map(PathBuf::from).collect(),
+        into: into.iter().map(PathBuf::from).collect(),
+        pull: false,
+        exists: Exists::Fail,
+        tuning: Tuning {
+            flows: destination.flows,
+            window: destination.window_bytes,
+            congestion: destination.congestion.clone(),
+            live: control.live.clone(),
+            ..Tuning::default()
+        },
+        plan: false,
+        dry_run: false,
+        verify: false,
+        stop: control.stop.clone(),
+    })
+}
+
+/// A copy that runs; it reports its end when it is dropped, also by a panic.
+struct Copying {
+    id: QueuedId,
+    destination: DestinationSetup,
+    request: QueuedRequest,
+    control: Arc<CopyControl>,
+    report: Report,
+    end: Option<QueuedOutcome>,
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        let fault = || failed("a bug in this program ended its thread");
+        let outcome = self.end.take().unwrap_or_else(fault);
+        self.tell(QueuedEvent::Ended(outcome));
+    }
+}
+
+fn failed(reason: &str) -> QueuedOutcome {
+    QueuedOutcome::Failed { reason: split(reason).0.to_owned(), is_final: false }
+}
+
+impl Copying {
+    fn run(mut self) {
+        let ended = self.attempt();
+        self.end = Some(match ended {
+            // A failure that follows from the stop is none.
+            QueuedOutcome::Failed { .. } if self.control.stop.is_set() => QueuedOutcome::Stopped,
+            ended => ended,
+        });
+    }
+
+    fn tell(&self, event: QueuedEvent) {
+        (self.report)(StationEvent::Queued { copy: self.id, event });
+    }
+
+    fn attempt(&self) -> QueuedOutcome {
+        // Each source with the directory that it goes into.
+        let pairs = |part: &QueuedPart| {
+            let of = |source: &String| (source.clone(), part.directory.clone());
+            part.sources.iter().map(of).collect::<Vec<_>>()
+        };
+        let (sources, into): (Vec<String>, Vec<String>) = self.request.parts.iter().flat_map(pairs).unzip();
+        let asked = options(&self.destination, &sources, &into, &self.control);
+        let (options, token) = match (asked, token(&self.destination)) {
+            (Ok(options), Ok(token)) => (options, token),
+            (Err(error), _) | (_, Err(error)) => return failed(&error.to_string()),
+        };
+        let report = copy(&options, &token, &mut |progress| self.show(progress));
+        if let Some(outcome) = self.not_whole(report.as_ref()) {
+            return outcome;
+        }
+        self.tell(QueuedEvent::Comparing);
+        let verify = CopyOptions { verify: true, ..options };
+        let report = copy(&verify, &token, &mut |_| {});
+        match (self.not_whole(report.as_ref()), report) {
+            // What differs after it was copied is mended by no further copy: it would be kept as it is.
+            (Some(QueuedOutcome::Failed { reason, .. }), Ok(report)) if report.stopped.is_none() => {
+                QueuedOutcome::Failed { reason, is_final: true }
+            }
+            (None, Ok(report)) => QueuedOutcome::Compared {
+                files: report.compared.len() as u64,
+                bytes: report.compared.iter().map(|file| file.bytes).sum(),
+            },
+            (outcome, _) => outcome.unwrap_or_else(|| failed("nothing was compared")),
+        }
+    }
+
+    fn show(&self, progress: &Progress) {
+        let (moved_bytes, there_bytes) = (progress.bytes, progress.there_bytes + progress.bytes);
+        self.tell(QueuedEvent::Progress { there_bytes, moved_bytes });
+    }
+
+    /// How an attempt ended that did not bring everything.
+    fn not_whole(&self, report: Result<&CopyReport, &io::Error>) -> Option<QueuedOutcome> {
+        if self.control.stop.is_set() {
+            return Some(QueuedOutcome::Stopped);
+        }
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => return Some(failed(&error.to_string())),
+        };
+        if let Some(one) = report.failed.first() {
+            let more = match report.failed.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more files"),
+            };
+            let why = split(&one.error).0;
+            return Some(failed(&format!("{}: {why}{more}", one.path.display())));
+        }
+        if let Some(one) = report.special.first() {
+            return Some(failed(&format!("{} is no file, directory or link", one.display())));
+        }
+        report.stopped.as_deref().map(failed)
+    }
+}

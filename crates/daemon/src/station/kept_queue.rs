@@ -1,0 +1,155 @@
+//! The queue of copies as it is kept on the disks. It has no tokens: those stay in the files that the configuration names.
+
+use serde::{Deserialize, Serialize};
+use skyhaul_core::station::{
+    QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedState, QueuedStatus, UnixMillis,
+};
+
+/// The file. Of several, that of the highest version counts.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct KeptQueue {
+    pub(super) version: u64,
+    /// The number of the last copy that was accepted: none is used twice.
+    last: u64,
+    copies: Vec<KeptCopy>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptCopy {
+    copy: u64,
+    scan: String,
+    destination: String,
+    parts: Vec<KeptPart>,
+    not_before: i64,
+    rate_bits: Option<u64>,
+    state: String,
+    attempts: u32,
+    failures: u32,
+    failing_since: Option<i64>,
+    due_at: i64,
+    there_bytes: u64,
+    reason: Option<String>,
+    requested_at: i64,
+    ended_at: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptPart {
+    directory: String,
+    sources: Vec<String>,
+    files: u64,
+    bytes: u64,
+    file_system: u64,
+}
+
+impl KeptQueue {
+    pub(super) fn new(version: u64, last: QueuedId, copies: &[QueuedStatus]) -> Self {
+        Self { version, last: last.0, copies: copies.iter().map(KeptCopy::of).collect() }
+    }
+
+    /// What a station that starts is asked.
+    pub(super) fn request(&self) -> QueueRequest {
+        let copies = self.copies.iter().map(KeptCopy::status).collect();
+        QueueRequest::Restore { last: self.last, copies }
+    }
+}
+
+impl KeptCopy {
+    fn of(status: &QueuedStatus) -> Self {
+        let QueuedRequest { scan, destination, parts, not_before, rate_bits } = &status.request;
+        let part = |part: &QueuedPart| KeptPart {
+            directory: part.directory.clone(),
+            sources: part.sources.clone(),
+            files: part.files,
+            bytes: part.bytes,
+            file_system: part.file_system,
+        };
+        Self {
+            copy: status.copy.0,
+            scan: scan.clone(),
+            destination: destination.clone(),
+            parts: parts.iter().map(part).collect(),
+            not_before: not_before.0,
+            rate_bits: *rate_bits,
+            state: status.state.name().to_owned(),
+            attempts: status.attempts,
+            failures: status.failures,
+            failing_since: status.failing_since.map(|at| at.0),
+            due_at: status.due_at.0,
+            there_bytes: status.there_bytes,
+            reason: status.reason.clone(),
+            requested_at: status.requested_at.0,
+            ended_at: status.ended_at.map(|at| at.0),
+        }
+    }
+
+    fn status(&self) -> QueuedStatus {
+        let part = |part: &KeptPart| QueuedPart {
+            directory: part.directory.clone(),
+            sources: part.sources.clone(),
+            files: part.files,
+            bytes: part.bytes,
+            file_system: part.file_system,
+        };
+        QueuedStatus {
+            copy: QueuedId(self.copy),
+            request: QueuedRequest {
+                scan: self.scan.clone(),
+                destination: self.destination.clone(),
+                parts: self.parts.iter().map(part).collect(),
+                not_before: UnixMillis(self.not_before),
+                rate_bits: self.rate_bits,
+            },
+            // One that this version does not know is tried again, and proved anew.
+            state: QueuedState::of(&self.state).unwrap_or_default(),
+            attempts: self.attempts,
+            failures: self.failures,
+            failing_since: self.failing_since.map(UnixMillis),
+            due_at: UnixMillis(self.due_at),
+            there_bytes: self.there_bytes,
+            reason: self.reason.clone(),
+            requested_at: UnixMillis(self.requested_at),
+            ended_at: self.ended_at.map(UnixMillis),
+            ..QueuedStatus::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_counts_after_a_restart_is_kept() {
+        let part = QueuedPart {
+            directory: "/d1".into(),
+            sources: vec!["/data/d0/s".into()],
+            files: 3,
+            bytes: 1 << 40,
+            file_system: 2049,
+        };
+        let request = QueuedRequest {
+            scan: "s".into(),
+            destination: "correlator".into(),
+            parts: vec![part],
+            not_before: UnixMillis(5),
+            rate_bits: Some(7),
+        };
+        let status = QueuedStatus {
+            copy: QueuedId(9),
+            request,
+            state: QueuedState::BackingOff,
+            attempts: 4,
+            failures: 2,
+            failing_since: Some(UnixMillis(11)),
+            due_at: UnixMillis(12),
+            there_bytes: 13,
+            reason: Some("reset".into()),
+            requested_at: UnixMillis(1),
+            ..QueuedStatus::default()
+        };
+        let text = serde_json::to_vec(&KeptQueue::new(3, QueuedId(10), &[status.clone()])).unwrap();
+        let kept: KeptQueue = serde_json::from_slice(&text).unwrap();
+        assert_eq!(kept.request(), QueueRequest::Restore { last: 10, copies: vec![status] });
+    }
+}
