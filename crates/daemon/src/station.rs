@@ -89,6 +89,7 @@ impl StationService {
             controls: HashMap::new(),
             transfers: HashMap::new(),
             copies: HashMap::new(),
+            attempts: HashMap::new(),
             threads: Vec::new(),
             names,
         };

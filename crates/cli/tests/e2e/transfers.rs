@@ -1,12 +1,13 @@
 //! The queue of a station's copies to other hosts: with a real station and a real `copy serve`, killed, full, stalled and refused.
 
 use crate::copied::{Place, noise};
-use crate::device::Mounted;
+use crate::device::{Device, Mounted};
 use crate::serve::{Serving, frames, names};
 use crate::site::{Job, Site, number, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -38,9 +39,14 @@ fn same(from: &Path, to: &Path) {
 impl Pair {
     /// A station with these scans of so many MiB on its first disk.
     fn new(disks: usize, scans: &[(&str, usize)]) -> Self {
-        let (site, place) = (Site::new(disks), Place::new());
+        Self::on(Site::new(disks), 0, scans)
+    }
+
+    /// The same, on one of these disks.
+    fn on(site: Site, disk: usize, scans: &[(&str, usize)]) -> Self {
+        let place = Place::new();
         for (name, size) in scans {
-            scan(&site.disks[0], name, &noise(size * MIB));
+            scan(&site.disks[disk], name, &noise(size * MIB));
         }
         let destination = |name: &str, port: u16, token: &str| {
             let token = place.at(token);
@@ -195,6 +201,49 @@ fn a_cancelled_copy_ends_also_where_the_other_end_stalls() {
         (one["state"] == "done").then_some(())
     });
     pair.same(0, "s", "in");
+}
+
+#[test]
+fn a_copy_from_a_disk_that_hangs_can_be_cancelled_and_is_not_begun_twice() {
+    let site = Site::new(2);
+    let mut device = match Device::new(&site.disks[1]) {
+        Ok(device) => device,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    let mut pair = Pair::on(site, 1, &[("s", 24)]);
+    pair.add("s correlator:in --rate 40Mbps");
+    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > MIB as u64);
+    device.forget();
+    let hanging = device.hang();
+    // What was read ahead goes out yet.
+    wait_for("the disk to be missed", || {
+        let there = || number(&pair.copy(1)["there_bytes"]);
+        let before = there();
+        std::thread::sleep(Duration::from_secs(2));
+        (there() == before).then_some(())
+    });
+    assert_eq!(pair.serving.call("transfers cancel 1").expect(0).json()["state"], "cancelled");
+    drop(hanging);
+    // Now it hangs with its names already, where no thread can be called back.
+    pair.serving.call("transfers retry 1").expect(0);
+    pair.serving.kill();
+    device.mount_again();
+    let hanging = device.hang();
+    pair.serving.restart();
+    pair.until(1, "the next attempt", |one| one["state"] == "running");
+    assert_eq!(pair.serving.call("transfers cancel 1").expect(0).json()["state"], "cancelled");
+    pair.serving.call("transfers retry 1").expect(0);
+    let held = pair.until(1, "the disk to be named", |one| one["state"] == "backing_off");
+    assert!(held["reason"].as_str().unwrap().contains("the last attempt has not ended"), "{held}");
+    drop(hanging);
+    pair.until(1, "the disk to answer", |one| {
+        if one["state"] == "backing_off" {
+            // It may have begun by itself meanwhile.
+            pair.serving.call("transfers retry 1");
+        }
+        one["state"] == "done"
+    });
+    pair.same(1, "s", "in");
 }
 
 #[test]

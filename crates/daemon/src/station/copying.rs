@@ -7,6 +7,9 @@
 //!
 //! What an attempt brought is known to the receiver's journals: the next one sends the rest. The token is read from its file for each
 //! attempt, and is in no report.
+//!
+//! An attempt that was told to end and does not, since its disk hangs, is given up: its thread ends with the disk, and until then there is
+//! no other attempt of this copy.
 
 use super::setup::DestinationSetup;
 use skyhaul::core::hint::Hint;
@@ -23,24 +26,39 @@ use skyhaul_transfer::copy::{
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 4;
 /// Maximum rate at which a path is tried: a second of it disturbs no recording.
 const TRIAL_BITS: u64 = 1_000_000_000;
 
+/// How long an attempt that was told to end may take.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often its thread looks whether it was told to.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What others say to a copy.
 #[derive(Debug, Default)]
 pub(super) struct CopyControl {
     stop: StopFlag,
     live: LiveLimit,
+    /// When it was told to end.
+    stopped: OnceLock<Instant>,
 }
 
 impl CopyControl {
     pub(super) fn stop(&self) {
+        self.stopped.get_or_init(Instant::now);
         self.stop.stop();
+    }
+
+    /// Whether it should have ended by now.
+    fn is_overdue(&self) -> bool {
+        self.stopped.get().is_some_and(|at| at.elapsed() >= STOP_TIMEOUT)
     }
 
     pub(super) fn pace(&self, pace: TransferPace) {
@@ -53,13 +71,13 @@ impl CopyControl {
 }
 
 /// Takes what a copy reports.
-type Report = Box<dyn Fn(StationEvent) + Send>;
+type Report = Arc<dyn Fn(StationEvent) + Send + Sync>;
 
 /// Starts the thread; or returns what is to be reported without it.
 pub(super) fn spawn(
     destination: Option<&DestinationSetup>,
     (id, request): (QueuedId, QueuedRequest),
-    control: Arc<CopyControl>,
+    (control, before): (Arc<CopyControl>, Option<&Weak<CopyControl>>),
     report: Report,
 ) -> Result<JoinHandle<()>, Box<StationEvent>> {
     let failed = |reason: String| {
@@ -69,11 +87,12 @@ pub(super) fn spawn(
     let Some(destination) = destination.cloned() else {
         return Err(failed("the destination is not known".into()));
     };
-    let run = move || {
-        Copying { id, destination, request, control, report, end: None }.run();
-    };
+    if before.is_some_and(|before| before.strong_count() > 0) {
+        return Err(failed("a disk does not respond: the last attempt has not ended yet".into()));
+    }
+    let copying = Copying { id, destination, request, control, report };
     let thread = std::thread::Builder::new().name("station-copy".into());
-    thread.spawn(run).map_err(|error| failed(format!("start a thread: {error}")))
+    thread.spawn(move || copying.run()).map_err(|error| failed(format!("start a thread: {error}")))
 }
 
 /// Tries the path of copies into these directories, before they are accepted.
@@ -135,22 +154,14 @@ fn options(
     })
 }
 
-/// A copy that runs; it reports its end when it is dropped, also by a panic.
+/// A copy that runs.
+#[derive(Clone)]
 struct Copying {
     id: QueuedId,
     destination: DestinationSetup,
     request: QueuedRequest,
     control: Arc<CopyControl>,
     report: Report,
-    end: Option<QueuedOutcome>,
-}
-
-impl Drop for Copying {
-    fn drop(&mut self) {
-        let fault = || failed("a bug in this program ended its thread");
-        let outcome = self.end.take().unwrap_or_else(fault);
-        self.tell(QueuedEvent::Ended(outcome));
-    }
 }
 
 fn failed(reason: &str) -> QueuedOutcome {
@@ -158,17 +169,49 @@ fn failed(reason: &str) -> QueuedOutcome {
 }
 
 impl Copying {
-    fn run(mut self) {
-        let ended = self.attempt();
-        self.end = Some(match ended {
+    /// Makes the attempt on a thread that may hang with a disk, and reports its end, also one by a panic.
+    fn run(self) {
+        let (ended, end) = channel();
+        let attempt = self.clone();
+        let work = move || {
+            let outcome = attempt.attempt();
+            // Whoever is told of the end may begin the next attempt.
+            drop(attempt);
+            drop(ended.send(outcome));
+        };
+        let thread = std::thread::Builder::new().name("station-attempt".into()).spawn(work);
+        let outcome = match thread {
+            Ok(_) => self.wait(&end),
+            Err(error) => failed(&format!("start a thread: {error}")),
+        };
+        let outcome = match outcome {
             // A failure that follows from the stop is none.
             QueuedOutcome::Failed { .. } if self.control.stop.is_set() => QueuedOutcome::Stopped,
-            ended => ended,
-        });
+            outcome => outcome,
+        };
+        let Self { id, control, report, .. } = self;
+        drop(control);
+        report(StationEvent::Queued { copy: id, event: QueuedEvent::Ended(outcome) });
     }
 
+    fn wait(&self, end: &Receiver<QueuedOutcome>) -> QueuedOutcome {
+        loop {
+            match end.recv_timeout(LOOK_INTERVAL) {
+                Ok(outcome) => return outcome,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return failed("a bug in this program ended its thread");
+                }
+                Err(RecvTimeoutError::Timeout) if self.control.is_overdue() => return QueuedOutcome::Stopped,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Reports, unless it was told to end: an attempt that was given up must not speak for the next one.
     fn tell(&self, event: QueuedEvent) {
-        (self.report)(StationEvent::Queued { copy: self.id, event });
+        if !self.control.stop.is_set() {
+            (self.report)(StationEvent::Queued { copy: self.id, event });
+        }
     }
 
     fn attempt(&self) -> QueuedOutcome {

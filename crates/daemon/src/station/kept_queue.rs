@@ -148,7 +148,8 @@ mod tests {
             requested_at: UnixMillis(1),
             ..QueuedStatus::default()
         };
-        let text = serde_json::to_vec(&KeptQueue::new(3, QueuedId(10), &[status.clone()])).unwrap();
+        let text =
+            serde_json::to_vec(&KeptQueue::new(3, QueuedId(10), std::slice::from_ref(&status))).unwrap();
         let kept: KeptQueue = serde_json::from_slice(&text).unwrap();
         assert_eq!(kept.request(), QueueRequest::Restore { last: 10, copies: vec![status] });
     }

@@ -55,7 +55,7 @@ pub struct AcceptedCopies {
     /// The copies.
     pub copies: Vec<QueuedStatus>,
     /// Scans of the patterns that are left out, and why.
-    pub left_out: Vec<(String, String)>,
+    pub left_out: LeftOut,
     /// What the trial of the path found.
     pub path: PathTrial,
 }
@@ -89,6 +89,9 @@ pub enum OrderError {
     #[error("the queue cannot be kept: {0}")]
     Io(#[from] io::Error),
 }
+
+/// Scans that are left out, and why.
+type LeftOut = Vec<(String, String)>;
 
 /// A scan as it lies on one disk.
 type OnDisk = (Vec<PathBuf>, SourceSizes);
@@ -207,11 +210,7 @@ impl Shared {
     }
 
     /// The scans that are meant, and those that a pattern leaves out.
-    fn choose(
-        &self,
-        patterns: &[String],
-        destination: &str,
-    ) -> Result<(Vec<String>, Vec<(String, String)>), OrderError> {
+    fn choose(&self, patterns: &[String], destination: &str) -> Result<(Vec<String>, LeftOut), OrderError> {
         if patterns.is_empty() || patterns.len() > MAX_PATTERNS {
             return Err(OrderError::Bad(format!("expected 1 to {MAX_PATTERNS} scans")));
         }

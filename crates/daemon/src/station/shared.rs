@@ -15,7 +15,7 @@ use skyhaul_core::station::{
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
@@ -68,6 +68,8 @@ pub(super) struct State {
     pub(super) controls: HashMap<RecordingId, Arc<RecordingControl>>,
     pub(super) transfers: HashMap<TransferId, Arc<TransferControl>>,
     pub(super) copies: HashMap<QueuedId, Arc<CopyControl>>,
+    /// Attempts that may still hang with a disk, though they were given up.
+    pub(super) attempts: HashMap<QueuedId, Weak<CopyControl>>,
     pub(super) threads: Vec<JoinHandle<()>>,
     /// Names on the disks, as they were last looked at.
     pub(super) names: BTreeSet<String>,
@@ -231,8 +233,13 @@ impl Shared {
                 let at = known.iter().position(|one| one.name == request.destination);
                 let destination = at.and_then(|at| self.setup.destinations.get(at));
                 let shared = Arc::clone(self);
-                let report = Box::new(move |event| shared.report(event));
-                match copying::spawn(destination, (copy, request), control, report) {
+                let report = Arc::new(move |event| shared.report(event));
+                state.attempts.retain(|_, attempt| attempt.strong_count() > 0);
+                let before = state.attempts.get(&copy).cloned();
+                if before.is_none() {
+                    state.attempts.insert(copy, Arc::downgrade(&control));
+                }
+                match copying::spawn(destination, (copy, request), (control, before.as_ref()), report) {
                     Ok(thread) => state.threads.push(thread),
                     Err(event) => return Some(*event),
                 }
