@@ -269,7 +269,7 @@ fn text(status: &Value) -> String {
         let _ = writeln!(out, "{}", schedule_line(&schedule));
     }
     for problem in list("schedule_problems").iter().filter_map(Value::as_str) {
-        let _ = writeln!(out, "SCHEDULE NOT READ: {}", escaped_name(problem));
+        let _ = writeln!(out, "NOT READ: {}", escaped_name(problem));
     }
     for copy in list("queue") {
         let _ = writeln!(out, "copy {}", copy_line(&copy));
