@@ -3,7 +3,7 @@
 `python tests/interop/bench_lines.py udp|tcp [N [KIND ...]]`: N lines (20) of each kind, of clean ones five times as many, from a seed that is
 drawn and told (`--seed S` repeats it). A cause is right if it was made, or follows from what was made; wrong is any other with a confidence
 above 0.5, and silence where something was lost. With TCP, each line runs with CUBIC and with BBR in turn. `--labs L` labs at a time,
-`--log FILE` keeps each run. Prints each wrong run, and a table: of each kind the runs, what was said, and the highest confidence of a wrong
+`--log FILE` keeps each run, and all that was reported of a wrong one. Prints each wrong run, and a table: of each kind the runs, what was said, and the highest confidence of a wrong
 cause (silence and a missing report count as wrong with 0 and 1). As root, or where user namespaces are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
 """
 
@@ -114,7 +114,7 @@ class Judge:
             found = report.get("diagnosis") or report
             found = found[0][0] if isinstance(found, list) else found
             causes = [(cause["cause"], round(cause["confidence"], 2)) for cause in found.get("causes", [])]
-            print(json.dumps([kind, n, said, path, load, causes, str(found.get("unknown") or found.get("error") or "")[:300], "FAILED" in done.stderr]), file=log, flush=True)
+            print(json.dumps([kind, n, said, path, load, causes, str(found.get("unknown") or found.get("error") or "")[:300], "FAILED" in done.stderr, report if said == "wrong" else None]), file=log, flush=True)
         if said == "wrong":
             print(f"wrong {worst:.2f}: {kind}: {path} {load}: {causes}", file=sys.stderr, flush=True)
         return kind, said, worst

@@ -153,8 +153,6 @@ pub struct Round {
     pub rate: f64,
 }
 
-/// The pattern of a flow's losses.
-///
 /// The pattern of a TCP flow's losses, from its measurements per round trip.
 ///
 /// ```text
