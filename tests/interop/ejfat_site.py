@@ -45,6 +45,23 @@ def protocol():
     return importlib.import_module(f"{definition.stem}_pb2"), importlib.import_module(f"{definition.stem}_pb2_grpc")
 
 
+def compiled(definition):
+    """A definition and all that it imports as data, a `FileDescriptorSet`; with the comments of its own."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from grpc_tools import protoc
+
+    include = pathlib.Path(importlib.import_module("grpc_tools").__file__).parent / "_proto"
+    with tempfile.NamedTemporaryFile() as made:
+        done = protoc.main(["", f"-I{definition.parent}", f"-I{include}", "--include_imports", "--include_source_info",
+                            f"--descriptor_set_out={made.name}", definition.name])  # fmt: skip
+        assert done == 0, f"{definition} cannot be compiled"
+        files = FileDescriptorSet.FromString(pathlib.Path(made.name).read_bytes())
+    for file in files.file:
+        if file.name != definition.name:
+            file.ClearField("source_code_info")
+    return files
+
+
 class Client:
     """Calls with one token."""
 

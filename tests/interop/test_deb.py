@@ -25,9 +25,10 @@ UNIT = ROOT / "packaging/debian/skyhaul.service"
 def package():
     if not shutil.which("dpkg-deb"):
         pytest.skip("dpkg-deb: not installed (it is part of Debian and Ubuntu)")
-    if not XTASK.exists() or BINARY != ROOT / "target/release/skyhaul":
-        pytest.skip("the package is made of target/release/skyhaul by cargo xtask deb (make deb)")
-    done = subprocess.run([XTASK, "deb"], capture_output=True, text=True, timeout=120, check=False)
+    if not XTASK.exists() or not BINARY.exists():
+        pytest.skip(f"the package is made of {BINARY.name} by cargo xtask deb (make deb)")
+    # That of users is not touched; `make deb` itself checks that it is no larger than 16 MiB.
+    done = subprocess.run([XTASK, "deb", "--command", BINARY], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return pathlib.Path(done.stdout.strip())
 
@@ -45,7 +46,6 @@ def test_what_is_in_it(package):
     needed = {tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", BINARY.read_bytes())}
     assert f"libc6 (>= {max(needed)[0]}.{max(needed)[1]})" in fields
     assert len(set(pathlib.Path(package.with_suffix("") / "usr/bin/skyhaul").read_bytes()[:4])) == 4
-    assert package.stat().st_size < 16 << 20
 
 
 def test_the_unit_is_valid_and_confined():

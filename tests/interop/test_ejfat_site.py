@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -11,12 +12,14 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import BINARY
+from conftest import BINARY, ROOT
 
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
 pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
 
 import ejfat_site as ejfat  # noqa: E402
+
+PROTO = ROOT / "crates/daemon/proto/loadbalancer.proto"
 
 
 @pytest.fixture
@@ -257,6 +260,14 @@ def test_built_ticks_can_be_cut_apart(site, sender, tmp_path):
 
 
 # ---- the control plane
+
+
+def test_the_definition_as_data_is_current():
+    """The command converts messages to JSON by it, and the Rust code is made of it (crates/daemon/tests/proto.rs)."""
+    made, kept = ejfat.compiled(PROTO), PROTO.with_suffix(".bin")
+    if "SKYHAUL_WRITE_PROTO" in os.environ:
+        kept.write_bytes(made.SerializeToString(deterministic=True))
+    assert type(made).FromString(kept.read_bytes()) == made, "cargo xtask proto"
 
 
 def test_token_zero_is_the_callers(site):

@@ -84,7 +84,8 @@ def ask():
     """Asks the example for the datagrams of one message."""
     if not shutil.which("cargo"):
         pytest.skip("cargo is not installed (https://rustup.rs)")
-    built = subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "skyhaul-core", "--example", "rdma_bytes",
+    # Of the whole workspace, and so of what the tests are built of.
+    built = subprocess.run(["cargo", "build", "--quiet", "--locked", "--workspace", "--example", "rdma_bytes",
                             "--message-format", "json"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
                            text=True, timeout=600, check=False)
     assert built.returncode == 0, built.stderr

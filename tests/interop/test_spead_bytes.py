@@ -24,7 +24,8 @@ def ask():
     """Asks the example for one line's octets; None where it refuses."""
     if not shutil.which("cargo"):
         pytest.skip("cargo is not installed (https://rustup.rs)")
-    built = subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "skyhaul-core", "--example", "spead_bytes",
+    # Of the whole workspace, and so of what the tests are built of.
+    built = subprocess.run(["cargo", "build", "--quiet", "--locked", "--workspace", "--example", "spead_bytes",
                             "--message-format", "json"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True,
                            text=True, timeout=600, check=False)
     assert built.returncode == 0, built.stderr

@@ -30,13 +30,14 @@ const ORDER: [&str; 9] = [
     "skyhaul-cli",
 ];
 /// Crates beside the order, with all that each may use.
-const BESIDE: [(&str, &[&str]); 4] = [
+const BESIDE: [(&str, &[&str]); 5] = [
     ("skyhaul-sim", &["skyhaul-core"]),
     ("skyhaul-python", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daemon"]),
     (
         "skyhaul-fuzz",
         &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-measure", "skyhaul-transfer", "skyhaul-sim"],
     ),
+    ("skyhaul-packet-path", &["skyhaul-core", "skyhaul-io", "skyhaul"]),
     ("xtask", &[]),
 ];
 /// The only crates from which an asynchronous runtime may be reached.

@@ -9,6 +9,8 @@
 //!   docs/reference/man, completions ─────────────▶ /usr/share/
 //! ```
 //!
+//! The package of another command (`--command PATH`) is for tests: `target/suite/deb`, packed fast, as large as it is.
+//!
 //! The libraries that it depends on are read from the command: it needs the C library of the machine that it was built on, or an older
 //! one where Zig has linked it for that ([`crate::manylinux`]).
 
@@ -20,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const COMMAND: &str = "target/release/skyhaul";
+/// A package of the release build is smaller.
+const MOST_BYTES: u64 = 16 << 20;
 const SOURCES: &str = "packaging/debian";
 /// Files of the package, and where they are installed.
 const FILES: [(&str, &str); 7] = [
@@ -37,18 +41,22 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 /// Shared libraries of the command, and their packages; that of the C library follows from the versions of its symbols.
 const LIBRARIES: [(&str, &str); 1] = [("libgcc_s.so.1", "libgcc-s1")];
 
-/// Package the release build of the command; true if all went well.
-pub(crate) fn run() -> Result<bool> {
+/// Package the release build of the command, or another one for tests; true if all went well.
+pub(crate) fn run(other: Option<&Path>) -> Result<bool> {
     let root = workspace::root();
-    let command = root.join(COMMAND);
-    ensure!(command.is_file(), "no {COMMAND} (make build)");
+    let command = other.map_or_else(|| root.join(COMMAND), Path::to_owned);
+    ensure!(command.is_file(), "no {} (make build)", command.display());
+    let (out, packing) = match other {
+        None => ("target/deb", ["-Zxz", "-z2"]),
+        Some(_) => ("target/suite/deb", ["-Zgzip", "-z1"]),
+    };
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => bail!("no Debian architecture for {other}"),
     };
     let name = format!("skyhaul_{}_{architecture}", env!("CARGO_PKG_VERSION"));
-    let (tree, package) = (root.join("target/deb").join(&name), root.join(format!("target/deb/{name}.deb")));
+    let (tree, package) = (root.join(out).join(&name), root.join(format!("{out}/{name}.deb")));
     if tree.exists() {
         std::fs::remove_dir_all(&tree).with_context(|| format!("remove {}", tree.display()))?;
     }
@@ -71,9 +79,13 @@ pub(crate) fn run() -> Result<bool> {
         "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums && chmod 644 DEBIAN/md5sums",
     ]))?;
     ran(Command::new("dpkg-deb")
-        .args(["--root-owner-group", "-Zxz", "-z2", "--build"])
+        .arg("--root-owner-group")
+        .args(packing)
+        .arg("--build")
         .arg(&tree)
         .arg(&package))?;
+    let bytes = std::fs::metadata(&package)?.len();
+    ensure!(other.is_some() || bytes < MOST_BYTES, "{} has {bytes} bytes", package.display());
     println!("{}", package.display());
     Ok(true)
 }

@@ -3,8 +3,9 @@
 //! The command knows its verbs and options once; a hidden verb writes them out. This only runs it and, with
 //! `--check`, compares what it wrote with what is checked in under `docs/reference/`.
 
+use crate::suite::prepare;
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,14 +19,14 @@ const KEPT: [(&str, &str); 2] =
 pub(crate) enum From {
     /// That of the sources: it is built if need be.
     Sources,
-    /// The release binary that is there.
+    /// That of the tests, which is there.
     Built,
 }
 
 impl From {
     fn command(self) -> Command {
         if self == From::Built {
-            return Command::new(workspace::root().join("target/release/skyhaul"));
+            return Command::new(workspace::root().join("target/debug/skyhaul"));
         }
         let mut command = workspace::cargo();
         command.args(["run", "--quiet", "--locked", "--release", "--package", "skyhaul-cli", "--"]);
@@ -55,9 +56,20 @@ pub(crate) fn run(check: bool, from: From) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Write the code of the control plane's protocol. The test that holds it current writes it when it is asked to, so that only
-/// tests build the compiler.
+/// Write the control plane's protocol as data and as code. The tests that hold them current write them when they are asked to, so that
+/// only tests need the compilers: of the definition, in `.venv`, and of the code.
 pub(crate) fn proto() -> Result<bool> {
+    let python = match prepare::python() {
+        Ok(python) => python,
+        Err(why) => bail!("the compiler of the protocol: {why}"),
+    };
+    let status = Command::new(python)
+        .args(["-m", "pytest", "-q", "tests/interop/test_ejfat_site.py", "-k", "definition_as_data"])
+        .env("SKYHAUL_WRITE_PROTO", "1")
+        .current_dir(workspace::root())
+        .status()
+        .context("run pytest")?;
+    ensure!(status.success(), "the definition cannot be compiled");
     let status = workspace::cargo()
         .args(["test", "--quiet", "--locked", "--package", "skyhaul-daemon", "--test", "proto"])
         .env("SKYHAUL_WRITE_PROTO", "1")

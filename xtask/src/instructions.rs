@@ -6,10 +6,13 @@
 //! good news: write them down.
 //!
 //! ```text
-//! CARGO_INCREMENTAL=0 cargo xtask instructions            count and compare; as .ci/run builds
+//! CARGO_INCREMENTAL=0 cargo xtask instructions            count and compare; as `make test` does
 //! CARGO_INCREMENTAL=0 cargo xtask instructions --write    write what was counted
 //! cargo xtask instructions                                the same of what `make build` and `make demo` build
 //! ```
+//!
+//! The build that is not incremental is of `xtask/packet-path`: the same inputs and the library in the release profile, without all that a
+//! packet does not meet. The incremental one is of the command itself.
 //!
 //! An incremental build has 256 parts to a crate, and inlines from one into another only what is marked `#[inline]`: without the
 //! marks on the way of a packet it took up to a sixth more. What the standard library has without a mark, such as `fold` and
@@ -20,7 +23,6 @@
 //! Limits: a cache miss, a system call and a division each count as one. Instructions depend on the compiler, which is pinned, on
 //! the functions of the C library, and on the instructions of the CPU: cases are counted with AVX2 only, which valgrind knows.
 
-use crate::generated::From;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -38,19 +40,15 @@ pub(crate) enum Outcome {
 }
 
 /// Count, and compare with the list; or write the list.
-pub(crate) fn run(write: bool, from: From) -> Result<Outcome> {
+pub(crate) fn run(write: bool, build: Build) -> Result<Outcome> {
     if !Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::Skipped("valgrind is not installed (apt-get install valgrind)"));
     }
-    let build = Build::of(std::env::var("CARGO_INCREMENTAL").ok().as_deref());
     if !has_avx2() {
         return Ok(Outcome::Skipped("this CPU has no AVX2, with which the list was counted"));
     }
-    if from == From::Sources {
-        let build = ["build", "--release", "--locked", "--package=skyhaul-cli"];
-        if !workspace::cargo().args(build).status().context("run cargo")?.success() {
-            bail!("the command was not built");
-        }
+    if !build.cargo().status().context("run cargo")?.success() {
+        bail!("what is counted was not built");
     }
     let path = workspace::root().join(KEPT);
     let list = std::fs::read_to_string(&path).with_context(|| format!("read {KEPT}"))?;
@@ -62,7 +60,7 @@ pub(crate) fn run(write: bool, from: From) -> Result<Outcome> {
         }
         let (case, mut counts) = kept(line).with_context(|| format!("{KEPT}: {line}"))?;
         let was = counts[build as usize];
-        let is = count(case)?;
+        let is = count(case, build)?;
         let percent = (is / was - 1.0) * 100.0;
         let _ = writeln!(shown, "{case:<14} {is:>8.1} instructions a packet ({percent:+.1} %)");
         counts[build as usize] = is;
@@ -76,17 +74,45 @@ pub(crate) fn run(write: bool, from: From) -> Result<Outcome> {
     Ok(Outcome::Counted(shown, longer))
 }
 
-/// How the command was built: the column of the list.
+/// What is counted: the column of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Build {
+pub(crate) enum Build {
+    /// The way of a packet alone, each crate built at once.
     Whole = 0,
+    /// The command, as for daily use.
     Incremental = 1,
 }
 
 impl Build {
     /// By the value of `CARGO_INCREMENTAL`: the profile is incremental.
-    fn of(value: Option<&str>) -> Self {
+    pub(crate) fn of(value: Option<&str>) -> Self {
         if value == Some("0") { Build::Whole } else { Build::Incremental }
+    }
+
+    /// The words for cargo.
+    pub(crate) fn words(self) -> [&'static str; 4] {
+        let package = match self {
+            Build::Whole => "--package=skyhaul-packet-path",
+            Build::Incremental => "--package=skyhaul-cli",
+        };
+        ["build", "--release", "--locked", package]
+    }
+
+    fn cargo(self) -> Command {
+        let mut cargo = workspace::cargo();
+        cargo.args(self.words());
+        if self == Build::Whole {
+            cargo.env("CARGO_INCREMENTAL", "0");
+        }
+        cargo
+    }
+
+    /// The program, and its words before a case.
+    fn program(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Build::Whole => ("target/release/packet-path", &[]),
+            Build::Incremental => ("target/release/skyhaul", &["packet-path"]),
+        }
     }
 }
 
@@ -109,18 +135,19 @@ fn has_avx2() -> bool {
 }
 
 /// Instructions for each packet of a case.
-fn count(case: &str) -> Result<f64> {
-    let root = workspace::root();
+fn count(case: &str, build: Build) -> Result<f64> {
+    let (program, words) = build.program();
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
-            "--toggle-collect=skyhaul_measure::bench::heaps::fixed::measured*",
+            "--toggle-collect=*::fixed::measured*",
             // Within what is measured, this turns counting off.
             "--toggle-collect=skyhaul_io::copy::x86::place*",
             "--callgrind-out-file=/dev/null",
         ])
-        .arg(root.join("target/release/skyhaul"))
-        .args(["packet-path", case])
+        .arg(workspace::root().join(program))
+        .args(words)
+        .arg(case)
         .output()
         .context("run valgrind")?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -44,9 +44,11 @@ mod suite;
 mod tidy;
 mod workspace;
 
+use instructions::Build;
+use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --no-install | --every | --aarch64] | deb | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | glossary | docs | fuzz [TARGET [SECONDS]] | instructions [--write] | python [--debug | --no-install | --every | --aarch64] | deb [--command PATH] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -60,11 +62,17 @@ fn main() -> ExitCode {
         Some("host") => generated::host(),
         Some("glossary") => tidy::glossary(),
         Some("aarch64") => aarch64::run(),
-        Some("instructions") => instructions::run(flag("--write"), generated::From::Sources).map(counted),
+        Some("instructions") => {
+            let build = Build::of(std::env::var("CARGO_INCREMENTAL").ok().as_deref());
+            instructions::run(flag("--write"), build).map(counted)
+        }
         Some("python") if flag("--every") => python::every(),
         Some("python") if flag("--aarch64") => python::aarch64(),
         Some("python") => python::run(flag("--debug"), !flag("--no-install")),
-        Some("deb") => deb::run(),
+        Some("deb") => {
+            let other = words.iter().skip_while(|word| *word != "--command").nth(1);
+            deb::run(other.map(Path::new))
+        }
         Some("docs") => docs::run(),
         Some("suite") => suite::run(),
         Some("fuzz") => {

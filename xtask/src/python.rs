@@ -11,7 +11,7 @@
 //! `target/wheels-aarch64`; it is not installed.
 //!
 //! The command gets into the wheel as a file, so that the Python crate need not depend on the command's crate. `--debug`
-//! builds both without optimisation, for work on the Python side. Nothing in the wheel tells where it was built.
+//! builds both in the profile of the tests, for them and for work on the Python side. Nothing in the wheel tells where it was built.
 
 use crate::manylinux::{self, Tools};
 use crate::suite::prepare;
@@ -44,7 +44,22 @@ pub(crate) fn run(debug: bool, install_it: bool) -> Result<bool> {
     };
     let mut build = workspace::cargo();
     build.args(command(&python, debug)?);
-    Ok(shown(&mut build)? && if install_it { install(&python, debug)? } else { wheel(&python, debug)? })
+    if !shown(&mut build)? {
+        return Ok(false);
+    }
+    if !install_it {
+        return wheel(&python, debug);
+    }
+    Ok(install(&python, debug)? && tried(&python)?)
+}
+
+/// A short run of the package as it is installed: tests of the suite use another build of it.
+fn tried(python: &Path) -> Result<bool> {
+    let scratch = workspace::root().join("target/python/tried");
+    std::fs::create_dir_all(&scratch).with_context(|| format!("make {}", scratch.display()))?;
+    let mut smoke = Command::new(python);
+    smoke.args(["-W", "error", "crates/python/tests/smoke.py"]).arg(scratch);
+    shown(&mut smoke)
 }
 
 /// The words for cargo that build the command of the wheel.
@@ -238,11 +253,11 @@ mod tests {
         found
     }
 
-    /// Packages that `part` would build anew beside `whole`.
-    fn anew(part: &[&str], whole: &[&str]) -> Vec<String> {
+    /// Packages that `part` would build anew beside `whole`; `tests`: beside its tests as well.
+    fn anew(part: &[&str], whole: &[&str], tests: &str) -> Vec<String> {
         // As a build for this machine, and with what it takes to build: macros may have other features than what they make.
         let differing = |edges: &str| {
-            let (part, whole) = (features(part, edges), features(whole, edges));
+            let (part, whole) = (features(part, edges), features(whole, &format!("{edges}{tests}")));
             assert!(part.len() > 40 && whole.len() > 40, "{edges}");
             let differs = |(package, own): (String, BTreeSet<String>)| {
                 let other = whole.get(&package)?;
@@ -254,12 +269,22 @@ mod tests {
     }
 
     const COMMAND: [&str; 2] = ["--package", "skyhaul-cli"];
+    const MODULE: [&str; 2] = ["--package", "skyhaul-python"];
 
     /// Else the wheel would build anew what the command was built of: minutes.
     #[test]
     fn the_command_and_the_module_are_built_of_the_same() {
-        let differ = anew(&["--package", "skyhaul-python"], &COMMAND);
+        let differ = anew(&MODULE, &COMMAND, "");
         assert!(differ.is_empty(), "give both the same features: {differ:#?}");
+    }
+
+    /// Else `make test` would build anew, for its wheel, what the tests were built of.
+    #[test]
+    fn the_wheel_of_the_tests_is_built_of_what_they_are_built_of() {
+        for part in [COMMAND, MODULE] {
+            let differ = anew(&part, &["--workspace"], ",dev");
+            assert!(differ.is_empty(), "name these features in crates/daemon/Cargo.toml: {differ:#?}");
+        }
     }
 
     /// Else `make build` after `make demo`, rustdoc, and a second clippy would build anew what is built: minutes.
@@ -267,7 +292,7 @@ mod tests {
     fn the_command_of_a_demo_is_built_of_the_same() {
         let demo = ["--package", "skyhaul-cli", "--no-default-features"];
         for whole in [&COMMAND[..], &["--workspace"]] {
-            let differ = anew(&demo, whole);
+            let differ = anew(&demo, whole, "");
             assert!(differ.is_empty(), "name these features in crates/cli/Cargo.toml: {differ:#?}");
         }
     }

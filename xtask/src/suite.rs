@@ -1,16 +1,18 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ───────┬─▶ whole programs
-//!                                                              └─▶ tests of each crate┘   (meanwhile the release binary and the wheel)
-//!     ─▶ wheel ─┬─▶ interop, documents, the site
-//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─▶ wheel ─┬─▶ unit tests ───────┬─▶ whole programs
+//!                                                                       └─▶ tests of each crate┘   (meanwhile the way of a packet is built)
+//!     ─┬─▶ interop, documents, the site
+//!      └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
 //!
 //! A test that cannot run on this machine prints `SKIPPED: what is missing (how to get it)` and returns; it is then
-//! counted as skipped and named, never as passed. A live test that fails is run again alone and, if it passes then, named
+//! counted as skipped and named, never as passed. There is one build: the command and the wheel that interop and the Python tests use
+//! are made of what the Rust tests were built of, with its assertions. Only the instructions of a packet are counted in the release
+//! profile, of the library alone; the release command and its wheel are built and tried by `make demo` and `make python`. A live test that fails is run again alone and, if it passes then, named
 //! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each step is kept in `target/suite/`.
 
 mod again;
@@ -21,6 +23,7 @@ mod sanitize;
 mod step;
 mod tally;
 
+use crate::instructions::Build;
 use crate::{docs, fuzz, generated, instructions, pure, python, workspace};
 use anyhow::{Result, bail};
 use beside::Beside;
@@ -43,31 +46,22 @@ pub(crate) fn run() -> Result<bool> {
     build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
-    // The release binary and the wheel are built beside tests, as they wait more than they compute.
-    let beside = Beside::start(&std::env::current_exe()?, &["python", "--no-install"]);
-    rust(&mut tally)?;
-    beside.finish();
-    let release = match &python {
-        Ok(python) => python::command(python, false)?,
-        Err(_) => ["build", "--release", "--locked", "--package", "skyhaul-cli"].map(str::to_owned).to_vec(),
-    };
-    let built = Step::new("release binary", "cargo").args(words(&release)).minutes(25).run(&mut tally)?;
     let python = match python {
-        Ok(python) if built => {
+        Ok(python) => {
             if let Err(why) = capture_tool {
                 tally.note(&why);
             }
-            wheel(&python, &mut tally).then_some(python)
-        }
-        Ok(_) => {
-            tally.skip("interop and the Python package", "the release binary was not built");
-            None
+            wheel(&python, &mut tally)?.then_some(python)
         }
         Err(why) => {
             tally.skip("interop and the Python package (all)", &why);
             None
         }
     };
+    // What is counted is built beside tests, as they wait more than they compute.
+    let beside = Beside::start("cargo", &Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
+    rust(&mut tally)?;
+    beside.finish();
     // Interop waits more than it computes: all that is left runs beside it.
     let mut beside = tally.beside();
     let (interop, package) = std::thread::scope(|scope| {
@@ -91,7 +85,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-/// What needs neither Python nor the release binary, but for the man pages.
+/// What needs no Python.
 fn remaining(tally: &mut Tally) -> Result<()> {
     sanitize::run(tally)?;
     core_for_wasm(tally);
@@ -196,7 +190,8 @@ fn interop(python: &Path, tally: &mut Tally) -> Result<again::Ran> {
     let beside: &[&str] = if own_network() { &again::SEVERAL } else { &[] };
     let step = pytest(NAME, python, "tests/interop")
         .args(beside)
-        .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
+        // As it is installed: linked for other machines, without its symbols.
+        .env("SKYHAUL_BIN", &python.with_file_name("skyhaul"))
         .minutes(20);
     again::first(step, again::pytest, tally)
 }
@@ -208,19 +203,26 @@ fn own_network() -> bool {
     alone.output().is_ok_and(|output| output.status.success())
 }
 
-/// The wheel as a user gets it, installed; false if that failed.
-fn wheel(python: &Path, tally: &mut Tally) -> bool {
+/// The wheel, with the command and linked as a user gets it, but of the tests' build; installed. False if that failed.
+///
+/// It is built when no test runs: cargo puts this command in the place of the tests' own, and back when it runs tests.
+fn wheel(python: &Path, tally: &mut Tally) -> Result<bool> {
     const NAME: &str = "Python package: build and install the wheel";
+    let command = python::command(python, true)?;
+    if !Step::new("the command, linked for the wheel", "cargo").args(words(&command)).minutes(25).run(tally)? {
+        tally.skip("interop and the Python package", "the command was not linked");
+        return Ok(false);
+    }
     tally.say(&format!("\n== {NAME}"));
-    match python::install(python, false) {
+    match python::install(python, true) {
         Ok(true) => {
             tally.pass();
-            return true;
+            return Ok(true);
         }
         Ok(false) => tally.fail(NAME),
         Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
     }
-    false
+    Ok(false)
 }
 
 /// The tests of the package, which is installed.
@@ -253,7 +255,7 @@ fn generated_files(tally: &mut Tally) {
 fn packet_path(tally: &mut Tally) {
     const NAME: &str = "instructions of a packet on its way";
     tally.say(&format!("\n== {NAME}"));
-    match instructions::run(false, generated::From::Built) {
+    match instructions::run(false, Build::Whole) {
         Ok(instructions::Outcome::Counted(shown, longer)) => {
             tally.say(shown.trim_end());
             if longer.is_empty() {

@@ -23,15 +23,14 @@ fn write(path: &Path, bits: u32, complex: bool, hz: f64, frames: usize, lost: im
     let mut maker = FrameMaker::new(family, &written).unwrap();
     let mut random = 1u64;
     let mut noise = || {
-        // Twelve uniform numbers make a normal one.
-        (0..12)
-            .map(|_| {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (random >> 40) as f64 / (1u64 << 24) as f64
-            })
-            .sum::<f64>()
-            - 6.0
+        // Twelve uniform numbers make a normal one. A loop, as an iterator that is not optimised takes ten times as long.
+        let (mut sum, mut left) = (0.0, 12);
+        while left > 0 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            sum += (random >> 40) as f64 / (1u64 << 24) as f64;
+            left -= 1;
+        }
+        sum - 6.0
     };
     let (mut octets, mut rows) = (Vec::new(), Vec::new());
     for frame in 0..frames {
