@@ -9,13 +9,13 @@
 //! cargo xtask arrows        which crate may depend on which; wire and assembly never meet; no circle between files
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
-//! cargo xtask proto         writes the code of the control plane's protocol, crates/daemon/src/ejfat/proto.rs
+//! cargo xtask proto         writes the control plane's protocol as data and as code: loadbalancer.bin and proto.rs of crates/daemon
 //! cargo xtask host          writes the page of the checks of a host, docs/reference/host.md
 //! cargo xtask glossary      writes the tables of public names in docs/concepts/glossary.md
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask instructions  the instructions of a packet on its way, against what they were (--write: write them down)
 //! cargo xtask docs          the documentation site, target/site/index.html
-//! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised; --no-install: only built)
+//! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: of the tests' build; --no-install: only built)
 //! cargo xtask python --aarch64  the wheel for AArch64, in target/wheels-aarch64
 //! cargo xtask python --every    the tests of the wheel in target/wheels with each Python 3.11 to 3.14 that is here
 //! cargo xtask deb           the Debian package of the release build, in target/deb

@@ -59,7 +59,7 @@ pub(crate) fn run() -> Result<bool> {
         }
     };
     // What is counted is built beside tests, as they wait more than they compute.
-    let beside = Beside::start("cargo", &Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
+    let beside = Beside::start("cargo", Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
     rust(&mut tally)?;
     beside.finish();
     // Interop waits more than it computes: all that is left runs beside it.
@@ -209,7 +209,11 @@ fn own_network() -> bool {
 fn wheel(python: &Path, tally: &mut Tally) -> Result<bool> {
     const NAME: &str = "Python package: build and install the wheel";
     let command = python::command(python, true)?;
-    if !Step::new("the command, linked for the wheel", "cargo").args(words(&command)).minutes(25).run(tally)? {
+    if !Step::new("the command, linked for the wheel", "cargo")
+        .args(words(&command))
+        .minutes(25)
+        .run(tally)?
+    {
         tally.skip("interop and the Python package", "the command was not linked");
         return Ok(false);
     }

@@ -273,6 +273,9 @@ pub fn fixed_input(case: &str) -> io::Result<u64> {
         "heaps-64k" => heaps(64 << 10, 8 << 10, false),
         "singly-4k" => heaps(3 * 1408, 1408, true),
         "events-64k" => objects::<EjfatWire>((EJFAT_HEAD, ejfat_head), 64 << 10, 8 << 10, false),
-        _ => Err(io::Error::other(format!("no such case: {case}{}", Hint(FIXED_INPUTS.join(", "))))),
+        _ => {
+            let why = format!("no such case: {case}{}", Hint(FIXED_INPUTS.join(", ")));
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
     }
 }
