@@ -336,7 +336,8 @@ impl Faulty {
     ) -> io::Result<Sent> {
         let due = &mut self.due;
         for n in 0..packets.count() {
-            let packet: Vec<u8> = packets.packet(n).iter().flat_map(|slice| slice.iter().copied()).collect();
+            let mut packet = Vec::new();
+            packets.packet(n).iter().for_each(|slice| packet.extend_from_slice(slice));
             self.line
                 .pass((substream, packet.into()), &mut |packet, damage| due.push(damaged(packet, damage)));
         }
