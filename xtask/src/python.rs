@@ -168,6 +168,11 @@ fn link_with(maturin: &mut Command, tools: &Tools) {
     maturin.args(["--compatibility", manylinux::TAG, "--"]).args(tools.linking());
 }
 
+/// The command as it is in the wheel.
+pub(crate) fn staged() -> PathBuf {
+    workspace::root().join(DATA).join("scripts/skyhaul")
+}
+
 /// Put what is installed beside the package where maturin takes it from: the command without its debugging symbols if
 /// `strip` is there, and its man pages and completions.
 fn stage(binary: &Path) -> Result<()> {
@@ -175,7 +180,7 @@ fn stage(binary: &Path) -> Result<()> {
     if data.exists() {
         std::fs::remove_dir_all(&data).with_context(|| format!("clear {}", data.display()))?;
     }
-    let command = data.join("scripts/skyhaul");
+    let command = staged();
     copy(binary, &command).context("build it: cargo build --package skyhaul-cli")?;
     let _ = Command::new("strip").arg(&command).stderr(Stdio::null()).status();
     for (kept, installed) in shared()? {

@@ -190,8 +190,8 @@ fn interop(python: &Path, tally: &mut Tally) -> Result<again::Ran> {
     let beside: &[&str] = if own_network() { &again::SEVERAL } else { &[] };
     let step = pytest(NAME, python, "tests/interop")
         .args(beside)
-        // As it is installed: linked for other machines, without its symbols.
-        .env("SKYHAUL_BIN", &python.with_file_name("skyhaul"))
+        // As it is in the wheel: linked for other machines, without its symbols.
+        .env("SKYHAUL_BIN", &python::staged())
         .minutes(20);
     again::first(step, again::pytest, tally)
 }
