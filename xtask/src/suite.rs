@@ -1,10 +1,10 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─▶ wheel ─┬─▶ unit tests ───────┬─▶ whole programs
-//!                                                                       └─▶ tests of each crate┘   (meanwhile the way of a packet is built)
-//!     ─┬─▶ interop, documents, the site
-//!      └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ───────┬─▶ whole programs
+//!                                                              └─▶ tests of each crate┘   (meanwhile the way of a packet is built)
+//!     ─▶ wheel ─┬─▶ interop, documents, the site
+//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -46,6 +46,10 @@ pub(crate) fn run() -> Result<bool> {
     build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
+    // What is counted is built beside tests, as they wait more than they compute.
+    let beside = Beside::start("cargo", Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
+    rust(&mut tally)?;
+    beside.finish();
     let python = match python {
         Ok(python) => {
             if let Err(why) = capture_tool {
@@ -58,10 +62,6 @@ pub(crate) fn run() -> Result<bool> {
             None
         }
     };
-    // What is counted is built beside tests, as they wait more than they compute.
-    let beside = Beside::start("cargo", Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
-    rust(&mut tally)?;
-    beside.finish();
     // Interop waits more than it computes: all that is left runs beside it.
     let mut beside = tally.beside();
     let (interop, package) = std::thread::scope(|scope| {
@@ -205,7 +205,8 @@ fn own_network() -> bool {
 
 /// The wheel, with the command and linked as a user gets it, but of the tests' build; installed. False if that failed.
 ///
-/// It is built when no test runs: cargo puts this command in the place of the tests' own, and back when it runs tests.
+/// It is built when no Rust test runs: cargo puts this command in the place of the tests' own, and back when it runs tests. And after
+/// them: maturin names a Python, for which pyo3 is built anew, and with it the module's unit tests if they came later.
 fn wheel(python: &Path, tally: &mut Tally) -> Result<bool> {
     const NAME: &str = "Python package: build and install the wheel";
     let command = python::command(python, true)?;
