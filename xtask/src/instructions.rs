@@ -11,8 +11,8 @@
 //! cargo xtask instructions                                the same of what `make build` and `make demo` build
 //! ```
 //!
-//! The build that is not incremental is of `xtask/packet-path`: the same inputs and the library in the release profile, each crate in
-//! one part, without all that a packet does not meet. The incremental one is of the command itself.
+//! The build that is not incremental is of `xtask/packet-path`: the same inputs and the library in the release profile, without all that a
+//! packet does not meet. The incremental one is of the command itself.
 //!
 //! An incremental build has 256 parts to a crate, and inlines from one into another only what is marked `#[inline]`: without the
 //! marks on the way of a packet it took up to a sixth more. What the standard library has without a mark, such as `fold` and
@@ -90,19 +90,12 @@ impl Build {
     }
 
     /// The words for cargo.
-    pub(crate) fn words(self) -> &'static [&'static str] {
-        match self {
-            // A crate in one part is compiled with a quarter less work than in sixteen that are optimised together afterwards, and what
-            // is inlined does not depend on how it was divided.
-            Build::Whole => &[
-                "build",
-                "--release",
-                "--locked",
-                "--package=skyhaul-packet-path",
-                "--config=profile.release.codegen-units=1",
-            ],
-            Build::Incremental => &["build", "--release", "--locked", "--package=skyhaul-cli"],
-        }
+    pub(crate) fn words(self) -> [&'static str; 4] {
+        let package = match self {
+            Build::Whole => "--package=skyhaul-packet-path",
+            Build::Incremental => "--package=skyhaul-cli",
+        };
+        ["build", "--release", "--locked", package]
     }
 
     fn cargo(self) -> Command {
