@@ -1,14 +1,18 @@
 """Programs of the field read and write what `skyhaul serve` offers over HTTP and WebDAV: curl, davix, gfal2 (which FTS drives), rclone and
-litmus, each as its users call it."""
+litmus, each as its users call it; and copy between two of its kind, or between it and XRootD."""
 
 import hashlib
+import os
+import pwd
 import random
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 from conftest import BINARY, free_port
@@ -215,5 +219,180 @@ def test_tls(skyhaul, data, tmp_path):
             assert (tmp_path / "davix").read_bytes() == data.read_bytes()
         # The token is nowhere in what the server says.
         assert token.read_text().strip() not in site.log.read_text()
+    finally:
+        site.end()
+
+
+# Copies between servers may connect to this host.
+INSIDE = 'copy = { allow = ["127.0.0.1"] }'
+
+
+@pytest.fixture
+def two(skyhaul, tmp_path):
+    del skyhaul  # it is there
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    sites = [Site(tmp_path / name, INSIDE) for name in "ab"]
+    yield sites
+    for one in sites:
+        one.end()
+
+
+def adler32(whole):
+    return f"{zlib.adler32(whole):08x}"
+
+
+def copied(url, *headers, expect="success: Created"):
+    """Asks for a copy as an engine does, and reads it to its end."""
+    words = [word for header in headers for word in ("--header", header)]
+    said = call(program("curl", "curl"), "--silent", "--show-error", "--include", "--request", "COPY", *words, url)
+    assert said.rstrip().endswith(expect), said
+    return said
+
+
+def test_curl_drives_copies(two, data):
+    a, b = two
+    whole = data.read_bytes()
+    (a.root / "f").write_bytes(whole)
+    said = copied(f"{b.url}/pulled", f"Source: {a.url}/f", "RequireChecksumVerification: true")
+    assert re.search(r"^HTTP/1.1 202 Accepted\r?$", said, re.MULTILINE), said
+    assert f"Stripe Bytes Transferred: {len(whole)}\n" in said
+    copied(f"{a.url}/f", f"Destination: {b.url}/d/pushed", "Credential: none")
+    assert (b.root / "pulled").read_bytes() == whole and (b.root / "d/pushed").read_bytes() == whole
+
+
+def gfal(*words):
+    script = program("gfal-copy", "gfal2-util-scripts gfal2-plugin-http gfal2-plugin-file")
+    # A script of the system's Python, which no virtual environment has.
+    return ("/usr/bin/python3", shutil.which(script), "-D", "HTTP PLUGIN:ENABLE_FALLBACK_TPC_COPY=false", *words)
+
+
+@pytest.mark.parametrize("mode", ["pull", "push"])
+def test_gfal2_copies_between_two_stations(two, data, mode):
+    a, b = two
+    whole = data.read_bytes()
+    (a.root / "f").write_bytes(whole)
+    call(*gfal("--copy-mode", mode, "--parent", "--checksum", "ADLER32", "--nbstreams", "4", f"{a.url}/f", f"{b.url}/p/q/f"))
+    assert (b.root / "p/q/f").read_bytes() == whole
+    # A second one is refused, and with --force replaces the first; a missing source is told as what it is.
+    (a.root / "f").write_bytes(whole[1:])
+    call(*gfal("--copy-mode", mode, f"{a.url}/f", f"{b.url}/p/q/f"), expect=[17])
+    call(*gfal("--copy-mode", mode, "--force", f"{a.url}/f", f"{b.url}/p/q/f"))
+    assert (b.root / "p/q/f").read_bytes() == whole[1:]
+    said = call(*gfal("--copy-mode", mode, "--just-copy", f"{a.url}/none", f"{b.url}/none"), expect=[2])
+    assert "No such file" in said
+    # What FTS does in its order: no more of it, and no other words, than gfal2 itself.
+    fts = FTS.format(mode=mode)
+    assert call("/usr/bin/python3", "-c", fts, f"{a.url}/f", f"{b.url}/fts/f") == f"{len(whole) - 1} {adler32(whole[1:])}\n"
+
+
+FTS = """
+import gfal2, sys
+source, destination = sys.argv[1:]
+context = gfal2.creat_context()
+context.set_opt_boolean("HTTP PLUGIN", "ENABLE_FALLBACK_TPC_COPY", False)
+context.set_opt_string("HTTP PLUGIN", "DEFAULT_COPY_MODE", "{mode}".replace("pull", "3rd pull").replace("push", "3rd push"))
+size, checksum = context.stat(source).st_size, context.checksum(source, "ADLER32")
+try:
+    context.stat(destination)
+    raise SystemExit("it exists")
+except gfal2.GError as error:
+    assert error.code == 2, error
+context.mkdir_rec(destination.rsplit("/", 1)[0], 0o755)
+how = context.transfer_parameters()
+how.strict_copy, how.timeout, how.nbstreams = True, 60, 2
+seen = []
+how.monitor_callback = lambda source, destination, *rest: seen.append(rest)
+context.filecopy(how, source, destination)
+assert context.stat(destination).st_size == size and context.checksum(destination, "ADLER32") == checksum
+print(size, checksum)
+"""
+
+
+def test_davix_copies_between_two_stations(two, data):
+    program("davix-cp", "davix")
+    a, b = two
+    (a.root / "f").write_bytes(data.read_bytes())
+    for mode in ("pull", "push"):
+        call("davix-cp", "--copy-mode", mode, f"{a.url}/f", f"{b.url}/{mode}")
+        assert (b.root / mode).read_bytes() == data.read_bytes()
+    said = call("davix-cp", "--copy-mode", "pull", f"{a.url}/none", f"{b.url}/x", expect=range(1, 256))
+    assert "No such file" in said or "not found" in said.lower(), said
+
+
+XROOTD = """all.export /
+all.sitename test
+oss.localroot {root}
+all.adminpath {state}
+all.pidpath {state}
+xrd.port {port}
+xrd.tlsca certfile {certificate}
+xrd.tls {certificate} {key}
+xrd.protocol XrdHttp:{port} libXrdHttp.so
+http.exthandler xrdtpc libXrdHttpTPC.so
+xrootd.chksum max 2 adler32 crc32c md5
+"""
+
+
+@pytest.fixture
+def xrootd():
+    """XRootD with a directory of its own. It does not run as root, and its plug-in for copies is there only with TLS."""
+    xrootd = program("xrootd", "xrootd-server xrootd-server-plugins")
+    program("openssl", "openssl")
+    if os.geteuid() != 0:
+        pytest.skip("XRootD is started as another user (needs root)")
+    top = Path(tempfile.mkdtemp(prefix="skyhaul-xrootd-"))
+    certificate, key = top / "cert.pem", top / "key.pem"
+    call("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", key, "-out", certificate)
+    root, state, port, log = top / "root", top / "state", free_port(), top / "log"
+    root.mkdir()
+    state.mkdir()
+    (top / "config").write_text(XROOTD.format(root=root, state=state, port=port, certificate=certificate, key=key))
+    key.chmod(0o400)
+    other = pwd.getpwnam("nobody")
+    for path in (top, *top.rglob("*")):
+        os.chown(path, other.pw_uid, other.pw_gid)
+    process = subprocess.Popen(
+        ["setpriv", "--reuid", "nobody", "--regid", str(other.pw_gid), "--clear-groups", xrootd, "-c", str(top / "config"), "-n", "t", "-l", str(log)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=top,
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    end = time.monotonic() + 60
+    while subprocess.run(["curl", "--silent", "--output", "/dev/null", url], check=False).returncode != 0:
+        said = "".join(path.read_text(errors="replace") for path in top.rglob("log"))
+        assert process.poll() is None and time.monotonic() < end, said
+        time.sleep(0.05)
+    yield url, root
+    process.kill()
+    process.wait()
+    shutil.rmtree(top)
+
+
+def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
+    del skyhaul  # it is there
+    program("curl", "curl")
+    url, root = xrootd
+    site = Site(tmp_path, INSIDE)
+    try:
+        whole = data.read_bytes()
+        (root / "f").write_bytes(whole)
+        (root / "f").chmod(0o644)
+        (site.root / "f").write_bytes(whole)
+        # This server is the one that acts, then XRootD is.
+        copied(f"{site.url}/pulled", f"Source: {url}/f", "RequireChecksumVerification: true")
+        assert (site.root / "pulled").read_bytes() == whole
+        copied(f"{site.url}/f", f"Destination: {url}/pushed", "RequireChecksumVerification: true")
+        assert (root / "pushed").read_bytes() == whole
+        # XRootD 5.5 knows its headers in these letters only.
+        said = copied(f"{url}/pulled", f"Source: {site.url}/f", "X-Number-Of-Streams: 3")
+        assert "success" in said and (root / "pulled").read_bytes() == whole
+        copied(f"{url}/f", f"Destination: {site.url}/from-xrootd")
+        assert (site.root / "from-xrootd").read_bytes() == whole
+        head = call("curl", "--silent", "--head", "--header", "Want-Digest: adler32", f"{site.url}/from-xrootd")
+        assert f"Digest: adler32={adler32(whole)}" in head
+        # What XRootD does not have, or does not allow.
+        said = call("curl", "--silent", "--include", "--request", "COPY", "--header", f"Source: {url}/none", f"{site.url}/none")
+        assert said.startswith("HTTP/1.1 404") and "No such file or directory" in said, said
+        assert not (site.root / "none").exists()
     finally:
         site.end()

@@ -11,6 +11,8 @@
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
 //! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
+//! | `third_party`, `pulling`, `pushing`, `remote` | COPY with another server, and the requests to it |
+//! | `remote_url`, `addresses`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
 //! | `failure` | refusals in words that engines know |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -19,23 +21,34 @@
 //! Limits: [`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_BODIES`], [`MAX_RECORDING_BODIES`], [`MAX_UPLOADS`], [`MEMORY_BYTES`]; the times of
 //! [`http`](crate::balancer) for heads, and for bodies that make no progress.
 
+mod addresses;
 mod byte_ranges;
 mod changes;
 mod conditions;
+mod copies;
 mod digests;
 mod door;
 mod failure;
 mod listing;
+mod markers;
 mod outgoing;
 mod place;
+mod progress;
 mod properties;
+mod pulling;
+mod pushing;
 mod receiving;
 mod recordings;
+mod remote;
+mod remote_url;
 mod request_path;
 mod roots;
 mod sending;
+mod third_party;
 
 pub use crate::tls::TlsFiles;
+pub use addresses::{AddressBlock, BadAddressBlock};
+pub use copies::CopyLimits;
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
@@ -46,10 +59,12 @@ use axum::http::header::{ALLOW, CONNECTION, EXPECT, HeaderName, WWW_AUTHENTICATE
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
-use changes::Transfer;
+use changes::{Located, Transfer, located};
+use copies::Copies;
 use door::{Door, RECORDINGS, next_data};
 use failure::Failure;
 use recordings::Recordings;
+use remote::RemoteAccess;
 use request_path::RequestPath;
 use roots::Root;
 use skyhaul::core::hint::Hint;
@@ -60,6 +75,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use third_party::CopyOrder;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -95,6 +111,28 @@ pub struct WebDavOptions {
     pub recordings: bool,
     /// The certificate; without one, everything is sent in plain text.
     pub tls: Option<TlsFiles>,
+    /// Copies between this server and others.
+    pub copy: CopyOptions,
+}
+
+/// How files are copied between this server and others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// Addresses of other servers beside public ones: blocks of private networks, loopback.
+    pub allow: Vec<AddressBlock>,
+    /// A file or directory with the authorities of certificates; those of the system if there is none.
+    pub authorities: Option<PathBuf>,
+    /// How many copies may run.
+    pub limits: CopyLimits,
+    /// Time without progress after which one is ended.
+    pub stall: Duration,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        let limits = CopyLimits::default();
+        Self { allow: Vec::new(), authorities: None, limits, stall: Duration::from_secs(60) }
+    }
 }
 
 /// A running server of files. It stops when dropped.
@@ -119,6 +157,9 @@ impl WebDavServer {
             uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
             computing: Arc::new(Semaphore::new(MAX_COMPUTING)),
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
+            copies: Copies::new(options.copy.limits),
+            remote: Arc::new(RemoteAccess::new(&options.copy.allow, options.copy.authorities.as_ref())?),
+            stall: options.copy.stall,
         });
         let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
         let site = HttpService {
@@ -188,21 +229,37 @@ async fn transfer(
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     path: &RequestPath,
 ) -> Result<Response, Failure> {
-    if headers.contains_key("source") {
-        return Err(Failure::new(501, "third-party copy is not done here"));
-    }
     let is_shallow = match headers.get("depth").map(|value| value.as_bytes()) {
         None | Some(b"infinity" | b"Infinity") => false,
         Some(b"0") if method.as_str() == "COPY" => true,
         Some(_) => return Err(Failure::bad("Depth must be infinity, or 0 for COPY")),
     };
-    let transfer = Transfer {
-        from: door.target(path)?,
-        to: door.place(&changes::destination(headers, uri)?)?,
-        is_move: method.as_str() == "MOVE",
-        overwrite: Transfer::overwrite(headers)?,
-        is_shallow,
+    let (is_move, overwrite) = (method.as_str() == "MOVE", Transfer::overwrite(headers)?);
+    let (from, to) = if !is_move && headers.contains_key("source") {
+        if headers.contains_key("destination") {
+            return Err(Failure::bad("COPY has a Source or a Destination, not both"));
+        }
+        match located("source", headers, uri)? {
+            Located::Here(from) => (from, path.clone()),
+            Located::Elsewhere => {
+                let order = CopyOrder::read("source", headers, overwrite)?;
+                return pulling::pull(door, connection, door.place(path)?, order, headers).await;
+            }
+        }
+    } else {
+        match located("destination", headers, uri)? {
+            Located::Here(to) => (path.clone(), to),
+            Located::Elsewhere if is_move => {
+                return Err(Failure::new(502, "Destination is on another server"));
+            }
+            Located::Elsewhere => {
+                let order = CopyOrder::read("destination", headers, overwrite)?;
+                return pushing::push(door, connection, door.target(path)?, order).await;
+            }
+        }
     };
+    let (from, to) = (door.target(&from)?, door.place(&to)?);
+    let transfer = Transfer { from, to, is_move, overwrite, is_shallow };
     let (of, headers) = (Arc::clone(door), headers.clone());
     let done = door.blocking(connection, move |stop| transfer.run(&of, &headers, stop)).await?;
     Ok(done.into_response())

@@ -39,6 +39,7 @@ mod serve;
 mod signals;
 mod spead;
 mod talk;
+mod third_party;
 mod transfers;
 mod transports;
 mod vsi;

@@ -1,7 +1,7 @@
 //! MKCOL, DELETE, MOVE, and COPY inside this server (RFC 4918, 9.3, 9.6, 9.8, 9.9).
 //!
 //! `Destination` is a path, or a URL with the host that the request itself is for: clients call this server by that name. Anything else is
-//! another server, and not done here.
+//! another server, to which `third_party` copies.
 
 use super::door::{Door, Target};
 use super::failure::Failure;
@@ -65,10 +65,17 @@ fn remove(place: &Place, kind: Kind) -> Result<(), Failure> {
     removed.map_err(|error| Failure::of(&error))
 }
 
-/// The path that `Destination` names on this server.
-pub(super) fn destination(headers: &HeaderMap, uri: &Uri) -> Result<RequestPath, Failure> {
-    let text = headers.get("destination").ok_or_else(|| Failure::bad("the request has no Destination"))?;
-    let text = text.to_str().map_err(|_| Failure::bad("Destination is no URL"))?.trim();
+/// Where the URL of a header leads.
+pub(super) enum Located {
+    /// To a path of this server.
+    Here(RequestPath),
+    /// To another server.
+    Elsewhere,
+}
+
+/// Where `Source` or `Destination` leads: a path is one of this server, and so is a URL with the host that the request is for.
+pub(super) fn located(name: &'static str, headers: &HeaderMap, uri: &Uri) -> Result<Located, Failure> {
+    let text = header_url(name, headers)?;
     let path = match text.split_once("://") {
         None => text,
         Some((scheme, rest)) => {
@@ -77,18 +84,21 @@ pub(super) fn destination(headers: &HeaderMap, uri: &Uri) -> Result<RequestPath,
             let own = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
             let is_known = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
             if !is_known || !authority.eq_ignore_ascii_case(own) {
-                return Err(Failure::new(
-                    502,
-                    "Destination is on another server: this one copies only inside itself",
-                ));
+                return Ok(Located::Elsewhere);
             }
             &rest[authority.len()..]
         }
     };
     if path.contains(['?', '#']) {
-        return Err(Failure::bad("Destination has a query or a fragment"));
+        return Err(Failure::bad(format_args!("{name} has a query or a fragment")));
     }
-    RequestPath::parse(if path.is_empty() { "/" } else { path }).map_err(Failure::bad)
+    RequestPath::parse(if path.is_empty() { "/" } else { path }).map(Located::Here).map_err(Failure::bad)
+}
+
+/// The text of `Source` or `Destination`.
+pub(super) fn header_url<'a>(name: &'static str, headers: &'a HeaderMap) -> Result<&'a str, Failure> {
+    let text = headers.get(name).ok_or_else(|| Failure::bad(format_args!("the request has no {name}")))?;
+    Ok(text.to_str().map_err(|_| Failure::bad(format_args!("{name} is no URL")))?.trim())
 }
 
 /// How something is moved or copied.
@@ -268,7 +278,7 @@ impl Transfer {
         if to == self.to.path {
             self.make_room(replaced.filter(|kind| *kind != Kind::File))?;
         }
-        upload.publish(to, true, &digests).map_err(io)?;
+        upload.publish(to, true, &digests, stop).map_err(io)?;
         Ok(())
     }
 }

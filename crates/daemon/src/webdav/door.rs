@@ -1,8 +1,10 @@
 //! What all requests share: what is served, to whom, and how many things happen at a time.
 
+use super::copies::Copies;
 use super::failure::Failure;
 use super::place::Place;
 use super::recordings::Recordings;
+use super::remote::RemoteAccess;
 use super::request_path::RequestPath;
 use super::roots::Root;
 use crate::http::Connection;
@@ -34,6 +36,10 @@ pub(super) struct Door {
     pub(super) uploads: Arc<Semaphore>,
     pub(super) computing: Arc<Semaphore>,
     pub(super) listings: Arc<Semaphore>,
+    /// Copies with other servers: those that run, how those servers are reached, and after how long without progress one is ended.
+    pub(super) copies: Arc<Copies>,
+    pub(super) remote: Arc<RemoteAccess>,
+    pub(super) stall: Duration,
 }
 
 /// What a path names.
@@ -97,14 +103,18 @@ impl Door {
     ) -> Result<T, Failure> {
         let stop = StopOnDrop(Arc::default());
         let seen = Arc::clone(&stop.0);
-        let mut task = spawn_blocking(move || work(&seen));
-        loop {
-            tokio::select! {
-                done = &mut task => {
-                    return done.unwrap_or_else(|_| Err(Failure::new(500, "a bug in this program ended its thread")));
-                }
-                () = sleep(WORK_INTERVAL) => connection.asks(),
-            }
+        let done = used_while(connection, spawn_blocking(move || work(&seen))).await;
+        done.unwrap_or_else(|_| Err(Failure::new(500, "a bug in this program ended its thread")))
+    }
+}
+
+/// Waits for something; until then the connection counts as used.
+pub(super) async fn used_while<T>(connection: &Connection, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(WORK_INTERVAL) => connection.asks(),
         }
     }
 }

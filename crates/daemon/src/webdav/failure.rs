@@ -34,6 +34,16 @@ impl Failure {
         Self::new(400, text)
     }
 
+    /// The reason.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the request, or what came with it, is wrong.
+    pub(super) fn is_bad(&self) -> bool {
+        self.status == 400
+    }
+
     pub(super) fn is_not_found(&self) -> bool {
         self.status == 404
     }
@@ -92,7 +102,7 @@ impl Failure {
 }
 
 /// The system's words, without its number.
-fn plain(error: &io::Error) -> String {
+pub(super) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }

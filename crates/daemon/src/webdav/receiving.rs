@@ -52,11 +52,8 @@ pub(super) async fn put(
     let is_new_only = headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
     let (status, etag, digests) = {
         let headers = headers.clone();
-        let finish = move |_: &AtomicBool| {
-            // Another client may have changed it while the body arrived.
-            place.check_version(&headers)?;
-            finish(&place, upload, size, &stated, !is_new_only)
-        };
+        let finish =
+            move |stop: &AtomicBool| finish((&place, &headers), upload, (size, &stated), !is_new_only, stop);
         door.blocking(connection, finish).await?
     };
     let mut response = (status, [(ETAG, etag)]).into_response();
@@ -68,12 +65,8 @@ pub(super) async fn put(
     Ok(response)
 }
 
-fn begin(
-    place: &Place,
-    headers: &HeaderMap,
-    size: Option<u64>,
-    more: &[Algorithm],
-) -> Result<Upload, Failure> {
+/// Whether a file may be put there.
+pub(super) fn check(place: &Place, headers: &HeaderMap) -> Result<(), Failure> {
     place.check_writable()?;
     let before = place.status()?;
     match before.map(|status| status.kind) {
@@ -84,13 +77,27 @@ fn begin(
         }
     }
     place.check_version(headers)?;
-    place.check_parent()?;
+    place.check_parent()
+}
+
+/// Begins a file of this size, if it is known, of which more digests than the usual ones are computed.
+pub(super) fn begin(
+    place: &Place,
+    headers: &HeaderMap,
+    size: Option<u64>,
+    more: &[Algorithm],
+) -> Result<Upload, Failure> {
+    check(place, headers)?;
     let algorithms = Algorithm::ALWAYS.into_iter().chain(more.iter().copied());
     place.root.upload(size, algorithms).map_err(|error| Failure::of(&error))
 }
 
 /// Writes the body. One batch is written while the next one is gathered.
-async fn receive(connection: &Connection, upload: Upload, body: &mut Body) -> Result<Upload, Failure> {
+pub(super) async fn receive(
+    connection: &Connection,
+    upload: Upload,
+    body: &mut Body,
+) -> Result<Upload, Failure> {
     let mut writing = write(upload, Vec::new());
     let (mut batch, mut bytes) = (Vec::new(), 0);
     loop {
@@ -128,13 +135,16 @@ async fn written(writing: Writing) -> Result<Upload, Failure> {
     written.map_err(|error| Failure::of(&error))
 }
 
-fn finish(
-    place: &Place,
+/// Gives a file that has arrived its name, if it is what was announced: its size, its digests.
+pub(super) fn finish(
+    (place, headers): (&Place, &HeaderMap),
     mut upload: Upload,
-    size: Option<u64>,
-    stated: &DigestSet,
+    (size, stated): (Option<u64>, &DigestSet),
     replace: bool,
+    stop: &AtomicBool,
 ) -> Result<(StatusCode, String, DigestSet), Failure> {
+    // Another client may have changed it while the body arrived.
+    place.check_version(headers)?;
     if size.is_some_and(|size| size != upload.bytes) {
         return Err(Failure::bad("the body is not as long as its head says"));
     }
@@ -144,15 +154,16 @@ fn finish(
         let (name, was, is) = (algorithm.name(), text(stated), text(&digests));
         return Err(Failure::new(
             412,
-            format_args!("checksum mismatch: {name} {was} was stated, {is} arrived"),
+            format_args!("CHECKSUM MISMATCH: {name} {was} was stated, {is} arrived"),
         ));
     }
     place.make_parent()?;
     let existed = place.status()?.is_some();
-    let status = upload.publish(&place.path, replace, &digests).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
-        _ => Failure::of(&error),
-    })?;
+    let status =
+        upload.publish(&place.path, replace, &digests, stop).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
+            _ => Failure::of(&error),
+        })?;
     let code = match (existed, place.root.rules) {
         (false, _) => StatusCode::CREATED,
         (true, WebDavRules::Grid) => StatusCode::OK,

@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The directory of uploads in a root; it is not served.
@@ -163,11 +164,21 @@ impl Upload {
         self.digester.take().map(Digester::finish).unwrap_or_default()
     }
 
-    /// Makes the file durable and gives it its name; returns its status there.
-    pub(super) fn publish(mut self, to: &Path, replace: bool, digests: &DigestSet) -> io::Result<Status> {
+    /// Makes the file durable and gives it its name, if `stop` is not set by then; returns its status there.
+    pub(super) fn publish(
+        mut self,
+        to: &Path,
+        replace: bool,
+        digests: &DigestSet,
+        stop: &AtomicBool,
+    ) -> io::Result<Status> {
         let status = self.file.metadata()?;
         keep_digests(&self.file, digests, status.len(), status.modified()?);
         self.file.sync_all()?;
+        // Who asked for it may be gone, and expects no file: syncing takes its time.
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         self.root.tree.rename(&self.name, to, replace)?;
         self.is_named = true;
         self.root.sync_directory_of(to)?;

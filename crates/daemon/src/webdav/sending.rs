@@ -231,10 +231,6 @@ fn open(door: &Door, target: Target) -> Result<Opened, Failure> {
         Target::Recordings(all) => {
             Ok(names(all.list()?.into_iter().map(|file| (file.name, false)).collect()))
         }
-        Target::Recording(all, name) => {
-            let file = Arc::new(all.find(&name)?);
-            Ok(Opened::Object(Object::Recording { all, file }))
-        }
         Target::Path(root, path) => {
             let status = root.status(&path).map_err(|error| Failure::reading(&error))?;
             if status.is_some_and(|status| status.kind == Kind::Directory) {
@@ -244,8 +240,21 @@ fn open(door: &Door, target: Target) -> Result<Opened, Failure> {
                     entries.into_iter().map(|(name, status)| (name, is_directory(status))).collect(),
                 ));
             }
-            Object::of_root(&root, &path).map(Opened::Object)
+            open_object(Target::Path(root, path)).map(Opened::Object)
         }
+        Target::Recording(..) => open_object(target).map(Opened::Object),
+    }
+}
+
+/// A file or a recording.
+pub(super) fn open_object(target: Target) -> Result<Object, Failure> {
+    match target {
+        Target::Path(root, path) => Object::of_root(&root, &path),
+        Target::Recording(all, name) => {
+            let file = Arc::new(all.find(&name)?);
+            Ok(Object::Recording { all, file })
+        }
+        Target::Top | Target::Recordings(_) => Err(Failure::new(403, "Permission denied: it is a directory")),
     }
 }
 
@@ -298,7 +307,8 @@ fn parted(head: &mut HeaderMap, ranges: &[Range<u64>], size: u64) -> Result<VecD
     Ok(parts)
 }
 
-async fn body(
+/// Parts of an object as a body, within the limits of bodies and memory.
+pub(super) async fn body(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
     object: Object,

@@ -3,14 +3,24 @@
 use super::key::Key;
 use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
-use skyhaul_daemon::webdav::{ServedDirectory, TlsFiles, WebDavOptions, WebDavRules, check_directory_name};
+use skyhaul::io::quantity::Span;
+use skyhaul_daemon::webdav::{
+    CopyLimits, CopyOptions, ServedDirectory, TlsFiles, WebDavOptions, WebDavRules, check_directory_name,
+};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Port of the server of files.
 const DEFAULT_PORT: u16 = 8089;
 /// Maximum number of directories.
 const MAX_DIRECTORIES: usize = 64;
+/// Maximum number of blocks of addresses.
+const MAX_BLOCKS: usize = 256;
+/// Maximum number of copies that may be allowed at a time: each takes a place of those that arrive or are sent.
+const MAX_COPIES: usize = 128;
+/// Shortest time without progress after which a copy may be ended.
+const MIN_STALL: Duration = Duration::from_secs(1);
 
 /// What the section says.
 pub(in crate::verb::serve) struct HttpConfig {
@@ -22,12 +32,19 @@ impl Key<'_> {
     /// The section.
     pub(super) fn http(&self) -> Result<HttpConfig> {
         let listen = (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into();
-        let options = WebDavOptions { listen, directories: Vec::new(), recordings: false, tls: None };
+        let options = WebDavOptions {
+            listen,
+            directories: Vec::new(),
+            recordings: false,
+            tls: None,
+            copy: CopyOptions::default(),
+        };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
         let (mut certificate, mut key) = (None, None);
         for entry in self.entries()? {
             match entry.key {
+                "copy" => options.copy = entry.copy()?,
                 "certificate" => certificate = Some(PathBuf::from(entry.string()?)),
                 "key" => key = Some(PathBuf::from(entry.string()?)),
                 "listen" => options.listen = entry.parse()?,
@@ -40,7 +57,7 @@ impl Key<'_> {
                 }
                 _ => {
                     let hint =
-                        "the keys of [http] are certificate, key, listen, recordings, root, token_file";
+                        "the keys of [http] are certificate, copy, key, listen, recordings, root, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -59,6 +76,36 @@ impl Key<'_> {
             ensure!(!is_again, self.wrong(format_args!("two roots are named {}{hint}", root.name)));
         }
         Ok(config)
+    }
+
+    fn copy(&self) -> Result<CopyOptions> {
+        let mut copy = CopyOptions::default();
+        for entry in self.entries()? {
+            let CopyLimits { total, per_user, per_host } = &mut copy.limits;
+            match entry.key {
+                "allow" => {
+                    for block in entry.list(MAX_BLOCKS)? {
+                        copy.allow.push(entry.at(block).parse()?);
+                    }
+                }
+                "authorities" => copy.authorities = Some(entry.string()?.into()),
+                "stall" => {
+                    copy.stall = entry.parse::<Span>()?.duration();
+                    let is_long = copy.stall >= MIN_STALL;
+                    ensure!(is_long, entry.wrong(format_args!("at least {MIN_STALL:?}")));
+                }
+                "total" => *total = entry.count(MAX_COPIES)?,
+                "per_user" => *per_user = entry.count(MAX_COPIES)?,
+                "per_host" => *per_host = entry.count(MAX_COPIES)?,
+                _ => {
+                    let hint = Hint(
+                        "the keys of [http.copy] are allow, authorities, per_host, per_user, stall, total",
+                    );
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        Ok(copy)
     }
 
     fn root(&self) -> Result<ServedDirectory> {
@@ -111,10 +158,17 @@ mod tests {
     #[test]
     fn the_section_is_read_and_mistakes_are_named() {
         assert_eq!(with("").unwrap(), "None");
-        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'").unwrap();
-        for part in
-            ["127.0.0.1:9", "name: \"exp\"", "is_writable: true", "rules: Rfc4918", "recordings: true"]
-        {
+        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'\n[http.copy]\nallow = ['10.0.0.0/8']\nstall = '2s'\nper_host = 3").unwrap();
+        for part in [
+            "127.0.0.1:9",
+            "name: \"exp\"",
+            "is_writable: true",
+            "rules: Rfc4918",
+            "recordings: true",
+            "first: 10.0.0.0, bits: 8",
+            "stall: 2s",
+            "per_host: 3",
+        ] {
             assert!(read.contains(part), "{read}");
         }
         let root = "[[http.root]]\nname = 'a'\ndirectory = '/'\n";
@@ -130,6 +184,11 @@ mod tests {
             ("[[http.root]]\nname = 'a'\ndirectory = '/nowhere'", "/nowhere is not a directory"),
             (&format!("{root}rules = 'x'"), "expected `grid` or `rfc4918`"),
             (&format!("{root}mode = 'x'"), "the keys of a root are"),
+            ("[http.copy]\nallow = ['10.0.0.1/8']", "allow: expected a block of addresses"),
+            ("[http.copy]\nallow = '10.0.0.0/8'", "allow: expected a list"),
+            ("[http.copy]\nstall = '10ms'", "stall: at least 1s"),
+            ("[http.copy]\ntotal = 0", "total: expected a number from 1 to 128"),
+            ("[http.copy]\nstreams = 1", "the keys of [http.copy] are"),
         ] {
             let error = with(http).unwrap_err();
             assert!(error.contains(why), "{http}: {error}");

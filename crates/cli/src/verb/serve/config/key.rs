@@ -50,6 +50,13 @@ impl<'a> Key<'a> {
         self.string()?.parse().map_err(|error| self.wrong(error))
     }
 
+    /// A number from 1 to `most`.
+    pub(super) fn count(&self, most: usize) -> Result<usize> {
+        let number = self.value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
+        let number = number.filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| self.wrong(format_args!("expected a number from 1 to {most}")))
+    }
+
     pub(super) fn flag(&self) -> Result<bool> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong("expected true or false"))
     }

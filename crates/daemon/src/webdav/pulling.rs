@@ -1,0 +1,258 @@
+//! COPY with `Source`: this server asks another one for a file, and writes it as it writes an upload.
+//!
+//! ```text
+//!   HEAD ─▶ size, digest, version ─▶ upload ─▶ 202 ─▶ GET, still the same? ─▶ pieces ─▶ size, digest as stated? ─▶ name, success
+//! ```
+
+use super::copies::CopyPlace;
+use super::digests::{Algorithm, DigestSet, expected};
+use super::door::{Door, used_while};
+use super::failure::Failure;
+use super::place::Place;
+use super::progress::{Progress, Step};
+use super::receiving::{begin, check, finish, receive};
+use super::remote::{RemoteBody, RemoteReply, RemoteSession};
+use super::third_party::{self, CopyOrder};
+use crate::http::Connection;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{CONTENT_LENGTH, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+use http_body::Frame;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+/// Time for the source to say what it has, and to compute a digest of it that must be compared, or that need not be.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUIRED_DIGEST_TIMEOUT: Duration = Duration::from_secs(300);
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Digests that the source is asked for; without weights, which old servers do not know.
+pub(super) const WANTED: &str = "adler32,crc32c,md5,sha-256";
+pub(super) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
+
+/// What the source has.
+struct Found {
+    version: SourceVersion,
+    digests: DigestSet,
+}
+
+/// The object at the source: the same as long as nothing that both say of it differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SourceVersion {
+    size: Option<u64>,
+    etag: Option<String>,
+    modified: Option<String>,
+}
+
+impl SourceVersion {
+    fn of(reply: &RemoteReply) -> Self {
+        let text = |name: HeaderName| reply.text(&name).map(str::to_owned);
+        Self {
+            size: reply.text(&CONTENT_LENGTH).and_then(|text| text.trim().parse().ok()),
+            // A weak one does not tell bytes apart.
+            etag: text(ETAG).filter(|etag| !etag.starts_with("W/")),
+            modified: text(LAST_MODIFIED),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+            a.zip(b).is_none_or(|(a, b)| a == b)
+        }
+        same(self.size.as_ref(), other.size.as_ref())
+            && same(self.etag.as_ref(), other.etag.as_ref())
+            && same(self.modified.as_ref(), other.modified.as_ref())
+    }
+}
+
+/// The reply to COPY with `Source`.
+pub(super) async fn pull(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    place: Place,
+    order: CopyOrder,
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let overwrite = order.overwrite;
+    {
+        let (place, headers) = (place.clone(), headers.clone());
+        let checks = move |_: &AtomicBool| {
+            check(&place, &headers)?;
+            match place.status()? {
+                Some(_) if !overwrite => Err(Failure::new(412, "File exists, and Overwrite is F")),
+                _ => Ok(()),
+            }
+        };
+        door.blocking(connection, checks).await?;
+    }
+    let held = door.copies.enter(order.user, &order.url.host)?;
+    let Ok(turn) = Arc::clone(&door.uploads).try_acquire_owned() else {
+        return Err(Failure::busy("as many files arrive as may at a time"));
+    };
+    let progress = Arc::new(Progress::default());
+    let mut source = RemoteSession::new(&door.remote, "source", (&order.url, &order.passed), &progress);
+    let found = used_while(connection, find(&mut source, order.verify)).await?;
+    let stated = agreed(&order, &found.digests)?;
+    let upload = {
+        let (place, headers, size) = (place.clone(), headers.clone(), found.version.size);
+        let more: Vec<Algorithm> = stated.algorithms().collect();
+        door.blocking(connection, move |_| begin(&place, &headers, size, &more)).await?
+    };
+    let work = {
+        let pull =
+            Pull { door: Arc::clone(door), connection: Arc::clone(connection), source, _held: (held, turn) };
+        let (headers, progress) = (headers.clone(), Arc::clone(&progress));
+        async move { pull.run((place, headers), upload, (found.version, stated), overwrite, &progress).await }
+    };
+    Ok(third_party::reply(connection, progress, door.stall, work, async {}))
+}
+
+/// Asks the source what it has.
+async fn find(source: &mut RemoteSession, verify: Option<bool>) -> Result<Found, Failure> {
+    let want: HeaderMap = [(WANT_DIGEST, HeaderValue::from_static(WANTED))].into_iter().collect();
+    let late = || Failure::new(504, "Connection timed out: the source did not answer HEAD");
+    let mut asked = None;
+    if verify != Some(false) {
+        let time = if verify == Some(true) { REQUIRED_DIGEST_TIMEOUT } else { DIGEST_TIMEOUT };
+        match timeout(time, source.ask(Method::HEAD, &want)).await {
+            Ok(reply) => {
+                // Servers that cannot give a digest may refuse the whole request.
+                let reply = reply?;
+                let is_final =
+                    reply.status.is_success() || matches!(reply.status.as_u16(), 401 | 403 | 404 | 410);
+                asked = Some(reply).filter(|_| is_final || verify == Some(true));
+            }
+            Err(_) if verify == Some(true) => return Err(late()),
+            Err(_) => {}
+        }
+    }
+    let reply = match asked {
+        Some(reply) => reply,
+        None => {
+            timeout(HEAD_TIMEOUT, source.ask(Method::HEAD, &HeaderMap::new())).await.map_err(|_| late())??
+        }
+    };
+    if reply.status != StatusCode::OK {
+        return Err(source.refusal(reply).await);
+    }
+    // What cannot be read cannot be compared.
+    let digests = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
+    let found = Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default() };
+    source.keep(reply);
+    Ok(found)
+}
+
+/// The digests that what arrives must have: those of the source, and those that the client states.
+fn agreed(order: &CopyOrder, source: &DigestSet) -> Result<DigestSet, Failure> {
+    if let Some(algorithm) = order.stated.differs_from(source) {
+        let name = algorithm.name();
+        return Err(Failure::new(
+            412,
+            format_args!("CHECKSUM MISMATCH: the source has another {name} than the client states"),
+        ));
+    }
+    let mut stated = order.stated.clone();
+    stated.merge(source);
+    if order.verify == Some(true) && stated.algorithms().next().is_none() {
+        return Err(Failure::new(
+            412,
+            "a checksum must be verified, and the source gives none that is known here",
+        ));
+    }
+    Ok(stated)
+}
+
+/// A copy that has begun.
+struct Pull {
+    door: Arc<Door>,
+    connection: Arc<Connection>,
+    source: RemoteSession,
+    _held: (CopyPlace, OwnedSemaphorePermit),
+}
+
+impl Pull {
+    async fn run(
+        mut self,
+        (place, headers): (Place, HeaderMap),
+        upload: super::roots::Upload,
+        (version, stated): (SourceVersion, DigestSet),
+        overwrite: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<(), Failure> {
+        let reply = self.source.ask(Method::GET, &HeaderMap::new()).await?;
+        if reply.status != StatusCode::OK {
+            return Err(self.source.refusal(reply).await);
+        }
+        let now = SourceVersion::of(&reply);
+        if !version.is(&now) {
+            return Err(changed());
+        }
+        let size = now.size.or(version.size);
+        let mut body = Body::new(Arriving { body: reply.into_body(), progress: Arc::clone(progress) });
+        let received = receive(&self.connection, upload, &mut body).await;
+        let upload = received.map_err(|failure| from_source(&failure))?;
+        if size.is_some_and(|size| size != upload.bytes) {
+            let text =
+                format_args!("the source announced {} bytes and sent {}", size.unwrap_or(0), upload.bytes)
+                    .to_string();
+            return Err(Failure::new(502, text));
+        }
+        if stated.algorithms().next().is_none() {
+            // Without a digest, that it is still what it was is all that can be known.
+            progress.enter(Step::Confirming);
+            let again = self.source.ask(Method::HEAD, &HeaderMap::new()).await?;
+            if again.status != StatusCode::OK || !version.is(&SourceVersion::of(&again)) {
+                return Err(changed());
+            }
+        }
+        progress.enter(Step::Writing);
+        let work =
+            move |stop: &AtomicBool| finish((&place, &headers), upload, (size, &stated), overwrite, stop);
+        self.door.blocking(&self.connection, work).await.map(drop)
+    }
+}
+
+fn changed() -> Failure {
+    Failure::new(502, "the source changed while it was copied")
+}
+
+/// Why a body ended: of the source, or of this server's disk.
+fn from_source(failure: &Failure) -> Failure {
+    match failure.is_bad() {
+        true => Failure::new(502, format_args!("Remote I/O error: the source: {}", failure.text())),
+        false => Failure::new(500, failure.text()),
+    }
+}
+
+/// The bytes of the source, counted.
+struct Arriving {
+    body: RemoteBody,
+    progress: Arc<Progress>,
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            None => self.progress.enter(Step::Writing),
+            Some(Ok(frame)) => self.progress.add(frame.data_ref().map_or(0, Bytes::len)),
+            Some(Err(_)) => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}

@@ -1,0 +1,429 @@
+//! Requests to other servers, for copies: HTTP/1.1 by hyper, with names of headers as `Content-Length`, which old peers need.
+//!
+//! ```text
+//!   URL ─▶ addresses ─▶ each judged (addresses) ─▶ connect ─▶ not this host? ─▶ TLS ─▶ request ─▶ 3xx: the same again, at most 10 times
+//! ```
+//!
+//! Headers that a client gives for the other server (`TransferHeader…`: its token) go to that server only: not to another host or port to
+//! which it redirects, and never from https to http. No text here has them, or the query of a URL.
+
+use super::addresses::{AddressBlock, judge};
+use super::failure::Failure;
+use super::progress::Progress;
+use super::remote_url::RemoteUrl;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use skyhaul::core::hint::Hint;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Time for a name to be resolved, for each connection to be made, and for its handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 4;
+/// Redirects that are followed.
+const MAX_REDIRECTS: usize = 10;
+/// Bytes of a refusal that are repeated, and how long they are waited for.
+const REFUSAL_BYTES: usize = 1024;
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that are read of a connection at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Shortest text that is taken to be a secret, and not a word.
+const SECRET_BYTES: usize = 8;
+
+/// What requests to other servers need.
+pub(super) struct RemoteAccess {
+    allowed: Vec<AddressBlock>,
+    tls: TlsConnector,
+}
+
+impl RemoteAccess {
+    /// Connects to public addresses and to these blocks. Certificates are verified by the authorities in a file or directory, or else by
+    /// those of the system.
+    pub(super) fn new(allowed: &[AddressBlock], authorities: Option<&PathBuf>) -> io::Result<Self> {
+        let roots = roots(authorities.map(PathBuf::as_path))?;
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
+        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { allowed: allowed.to_vec(), tls: Arc::new(config).into() })
+    }
+
+    async fn connect(&self, url: &RemoteUrl) -> Result<(TcpStream, SocketAddr), Failure> {
+        let host = &url.host;
+        let found: Vec<SocketAddr> = match url.address() {
+            Some(ip) => vec![(ip, url.port).into()],
+            None => match timeout(CONNECT_TIMEOUT, lookup_host((host.as_str(), url.port))).await {
+                Ok(Ok(found)) => found.collect(),
+                Ok(Err(_)) => {
+                    return Err(Failure::new(502, format_args!("{host}: Name or service not known")));
+                }
+                Err(_) => return Err(timed_out(format_args!("{host} was not resolved"))),
+            },
+        };
+        let mut failure = Failure::new(502, format_args!("{host}: Name or service not known"));
+        let (allowed, refused): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|at| judge(at.ip(), &self.allowed).is_ok());
+        if let (true, Some(at)) = (allowed.is_empty(), refused.first()) {
+            let what = judge(at.ip(), &self.allowed).err().unwrap_or_default();
+            return Err(forbidden(host, at.ip(), what));
+        }
+        for at in allowed.into_iter().take(MAX_ADDRESSES) {
+            failure = match timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await {
+                Ok(Ok(stream)) => {
+                    self.check_other_host(&stream, at.ip(), host)?;
+                    return Ok((stream, at));
+                }
+                Ok(Err(error)) => {
+                    Failure::new(502, format_args!("{host} ({at}): {}", super::failure::plain(&error)))
+                }
+                Err(_) => timed_out(format_args!("{host} ({at}) did not accept a connection")),
+            };
+        }
+        Err(failure)
+    }
+
+    /// Whether the connection leaves this host: an address of its own may be a public one, and what listens there may trust it.
+    fn check_other_host(&self, stream: &TcpStream, ip: IpAddr, host: &str) -> Result<(), Failure> {
+        let is_own = stream.local_addr().is_ok_and(|local| local.ip().to_canonical() == ip.to_canonical());
+        if is_own && !self.allowed.iter().any(|block| block.contains(ip.to_canonical())) {
+            return Err(forbidden(host, ip, "an address of this host"));
+        }
+        Ok(())
+    }
+}
+
+fn forbidden(host: &str, ip: IpAddr, what: &str) -> Failure {
+    let hint = Hint("the operator can add it to `allow` in [http.copy]");
+    let name = if host.parse::<IpAddr>().is_ok() { host.to_owned() } else { format!("{host} ({ip})") };
+    Failure::new(
+        403,
+        format_args!("Permission denied: {name} is {what}, to which no copies are allowed{hint}"),
+    )
+}
+
+fn timed_out(what: impl std::fmt::Display) -> Failure {
+    Failure::new(504, format_args!("Connection timed out: {what}"))
+}
+
+/// The authorities of certificates.
+fn roots(authorities: Option<&Path>) -> io::Result<RootCertStore> {
+    let found = match authorities {
+        None => rustls_native_certs::load_native_certs(),
+        Some(path) if path.is_dir() => rustls_native_certs::load_certs_from_paths(None, Some(path)),
+        Some(path) => rustls_native_certs::load_certs_from_paths(Some(path), None),
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if let Some(path) = authorities
+        && roots.is_empty()
+    {
+        let hint = Hint("give a PEM file, or a directory with hashed names");
+        let text = format!("no certificates of authorities in {}{hint}", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(roots)
+}
+
+/// The task of a connection, ended when this is dropped.
+pub(super) struct Wire(pub(super) JoinHandle<()>);
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A connection on which requests follow each other.
+struct Open {
+    to: RemoteUrl,
+    sender: SendRequest<Body>,
+    _wire: Wire,
+}
+
+/// A reply. Its connection is closed with it.
+pub(super) struct RemoteReply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// Who sent it.
+    pub(super) from: RemoteUrl,
+    body: Incoming,
+    open: Option<Open>,
+}
+
+/// The requests of one copy to its other server.
+pub(super) struct RemoteSession {
+    access: Arc<RemoteAccess>,
+    /// "source" or "destination".
+    side: &'static str,
+    url: RemoteUrl,
+    passed: HeaderMap,
+    progress: Arc<Progress>,
+    kept: Option<Open>,
+}
+
+/// Makes the body of a request; again when it is redirected.
+pub(super) type MakeBody<'a> =
+    &'a mut (dyn FnMut() -> Pin<Box<dyn Future<Output = Result<Body, Failure>> + Send>> + Send);
+
+impl RemoteSession {
+    /// With a server; `passed` are the headers that the client has given for it.
+    pub(super) fn new(
+        access: &Arc<RemoteAccess>,
+        side: &'static str,
+        (url, passed): (&RemoteUrl, &HeaderMap),
+        progress: &Arc<Progress>,
+    ) -> Self {
+        let (access, progress) = (Arc::clone(access), Arc::clone(progress));
+        Self { access, side, url: url.clone(), passed: passed.clone(), progress, kept: None }
+    }
+
+    /// The reply to a request without a body, at most after redirects.
+    pub(super) async fn ask(&mut self, method: Method, headers: &HeaderMap) -> Result<RemoteReply, Failure> {
+        self.send(method, headers, &mut || Box::pin(async { Ok(Body::empty()) }), &|_| {}).await
+    }
+
+    /// The reply to any request. `leave` is called before each is sent, to see informational replies.
+    pub(super) async fn send(
+        &mut self,
+        method: Method,
+        headers: &HeaderMap,
+        body: MakeBody<'_>,
+        prepare: &(dyn Fn(&mut Request<Body>) + Send + Sync),
+    ) -> Result<RemoteReply, Failure> {
+        let mut url = self.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = Request::new(body().await?);
+            *request.method_mut() = method.clone();
+            *request.headers_mut() = self.head(&url, headers);
+            prepare(&mut request);
+            let reply = self.once(&url, request).await?;
+            let is_redirect = match reply.status.as_u16() {
+                301 | 302 | 307 | 308 => true,
+                303 => method == Method::GET || method == Method::HEAD,
+                _ => false,
+            };
+            let location = reply.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+            let Some(location) = location.filter(|_| is_redirect) else { return Ok(reply) };
+            let side = self.side;
+            url = url.redirected(location).map_err(|why| {
+                Failure::new(
+                    502,
+                    format_args!("the {side} redirects to an address that cannot be used: {why}"),
+                )
+            })?;
+        }
+        Err(Failure::new(
+            502,
+            format_args!("Too many redirects: the {} sent more than {MAX_REDIRECTS}", self.side),
+        ))
+    }
+
+    /// The head of a request: what the client has given for this server, and over it what the request needs.
+    fn head(&self, url: &RemoteUrl, headers: &HeaderMap) -> HeaderMap {
+        let mut head = HeaderMap::new();
+        let mut put = |name: HeaderName, text: &str| {
+            head.extend(HeaderValue::from_str(text).ok().map(|value| (name, value)));
+        };
+        put(HOST, &url.authority());
+        put(USER_AGENT, concat!("skyhaul/", env!("CARGO_PKG_VERSION")));
+        put(ACCEPT, "*/*");
+        if url.is_same_server(&self.url) {
+            for name in self.passed.keys() {
+                head.remove(name);
+            }
+            head.extend(self.passed.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        for (name, value) in headers {
+            head.insert(name, value.clone());
+        }
+        head
+    }
+
+    async fn once(&mut self, url: &RemoteUrl, mut request: Request<Body>) -> Result<RemoteReply, Failure> {
+        let side = self.side;
+        *request.uri_mut() = url
+            .target()
+            .parse()
+            .map_err(|_| Failure::bad(format_args!("the URL of the {side} cannot be used")))?;
+        let mut kept =
+            self.kept.take().filter(|open| open.to.is_same_server(url) && request.body().is_end_stream());
+        let is_ready = match &mut kept {
+            Some(open) => open.sender.ready().await.is_ok(),
+            None => false,
+        };
+        let mut open = match kept.filter(|_| is_ready) {
+            Some(open) => open,
+            None => self.open(url).await?,
+        };
+        let sent = match open.sender.try_send_request(request).await {
+            Ok(reply) => Ok(reply),
+            // A connection that was kept may have been closed before it could be used again.
+            Err(mut error) => match error.take_message() {
+                None => Err(error.into_error()),
+                Some(request) => {
+                    open = self.open(url).await?;
+                    open.sender.send_request(request).await
+                }
+            },
+        };
+        let (head, body) = sent.map_err(|error| self.broken(url, &error))?.into_parts();
+        Ok(RemoteReply {
+            status: head.status,
+            headers: head.headers,
+            from: url.clone(),
+            body,
+            open: Some(open),
+        })
+    }
+
+    fn broken(&self, url: &RemoteUrl, error: &dyn std::error::Error) -> Failure {
+        let why = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        Failure::new(502, format_args!("Remote I/O error: the {} {}: {why}", self.side, url.authority()))
+    }
+
+    async fn open(&self, url: &RemoteUrl) -> Result<Open, Failure> {
+        let (stream, at) = self.access.connect(url).await?;
+        self.progress.connected(at);
+        let _ = stream.set_nodelay(true);
+        if !url.is_encrypted {
+            return self.handshake(url, stream).await;
+        }
+        let name = match url.address() {
+            Some(ip) => Ok(ServerName::from(ip)),
+            None => ServerName::try_from(url.host.clone()),
+        };
+        let name = name.map_err(|_| Failure::bad(format_args!("{} is no name of a host", url.host)))?;
+        match timeout(CONNECT_TIMEOUT, self.access.tls.connect(name, stream)).await {
+            Ok(Ok(stream)) => self.handshake(url, stream).await,
+            Ok(Err(error)) => {
+                let text = format_args!("the {} {}: TLS: {error}", self.side, url.authority()).to_string();
+                Err(Failure::new(502, text))
+            }
+            Err(_) => Err(timed_out(format_args!("TLS with {}", url.authority()))),
+        }
+    }
+
+    async fn handshake<S>(&self, url: &RemoteUrl, stream: S) -> Result<Open, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut http = http1::Builder::new();
+        http.title_case_headers(true).max_buf_size(BUFFER_BYTES);
+        let begun = http.handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = begun.map_err(|error| self.broken(url, &error))?;
+        // An error of the connection is that of its request, too.
+        let wire = Wire(tokio::spawn(async move { drop(connection.await) }));
+        Ok(Open { to: url.clone(), sender, _wire: wire })
+    }
+
+    /// Keeps the connection of a reply that has no more body, for the next request.
+    pub(super) fn keep(&mut self, reply: RemoteReply) {
+        let closes = reply
+            .headers
+            .get(CONNECTION)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"));
+        if reply.body.is_end_stream() && !closes {
+            self.kept = reply.open;
+        }
+    }
+
+    /// Why the other server did not do what it was asked, in words that engines know.
+    pub(super) async fn refusal(&self, mut reply: RemoteReply) -> Failure {
+        let said = timeout(REFUSAL_TIMEOUT, reply.beginning(REFUSAL_BYTES)).await.unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let said = self.without_secrets(said.split_whitespace().collect::<Vec<_>>().join(" "), &reply.from);
+        let (status, words) = match reply.status.as_u16() {
+            401 | 403 => (403, "Permission denied"),
+            404 | 410 => (404, "No such file or directory"),
+            408 | 504 => (504, "Connection timed out"),
+            412 => (412, "Precondition failed"),
+            429 | 503 => (503, "Resource temporarily unavailable"),
+            507 if self.side == "destination" => (507, "No space left on device"),
+            _ => (502, "Remote I/O error"),
+        };
+        let end = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let (side, at) = (self.side, reply.from.authority());
+        Failure::new(status, format_args!("{words}: the {side} {at} answered {}{end}", reply.status))
+    }
+
+    /// A text of the other server, without what it should not repeat.
+    fn without_secrets(&self, text: String, from: &RemoteUrl) -> String {
+        let passed = self.passed.values().filter_map(|value| value.to_str().ok());
+        let queries = [self.url.query(), from.query()].into_iter().flatten();
+        let words = passed.flat_map(str::split_whitespace).chain(queries.flat_map(|query| {
+            query.split('&').filter_map(|pair| pair.split_once('=').map(|(_, value)| value)).chain([query])
+        }));
+        let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SECRET_BYTES).collect();
+        secrets.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
+    }
+}
+
+impl RemoteReply {
+    /// Its first bytes.
+    async fn beginning(&mut self, most: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < most
+            && let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await
+        {
+            all.extend(frame.into_data().unwrap_or_default());
+        }
+        all.truncate(most);
+        all
+    }
+
+    /// A header as text.
+    pub(super) fn text(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Its body, on its connection.
+    pub(super) fn into_body(self) -> RemoteBody {
+        RemoteBody { body: self.body, _open: self.open }
+    }
+}
+
+/// The body of a reply, which keeps its connection.
+pub(super) struct RemoteBody {
+    body: Incoming,
+    _open: Option<Open>,
+}
+
+impl HttpBody for RemoteBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
