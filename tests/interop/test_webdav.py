@@ -380,7 +380,8 @@ def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
         (site.root / "f").write_bytes(whole)
         # This server is the one that acts, then XRootD is.
         copied(f"{site.url}/pulled", f"Source: {url}/f", "RequireChecksumVerification: true")
-        assert (site.root / "pulled").read_bytes() == whole
+        copied(f"{site.url}/streamed", f"Source: {url}/f", "X-Number-Of-Streams: 4")
+        assert (site.root / "pulled").read_bytes() == whole and (site.root / "streamed").read_bytes() == whole
         copied(f"{site.url}/f", f"Destination: {url}/pushed", "RequireChecksumVerification: true")
         assert (root / "pushed").read_bytes() == whole
         # XRootD 5.5 knows its headers in these letters only.

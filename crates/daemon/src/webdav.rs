@@ -11,8 +11,8 @@
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
 //! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
-//! | `third_party`, `pulling`, `pushing`, `remote` | COPY with another server, and the requests to it |
-//! | `remote_url`, `addresses`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
+//! | `third_party`, `pulling`, `streams`, `pushing`, `remote` | COPY with another server, and the requests to it |
+//! | `remote_url`, `addresses`, `source_version`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
 //! | `failure` | refusals in words that engines know |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -44,6 +44,8 @@ mod remote_url;
 mod request_path;
 mod roots;
 mod sending;
+mod source_version;
+mod streams;
 mod third_party;
 
 pub use crate::tls::TlsFiles;
@@ -98,6 +100,8 @@ const MAX_LISTINGS: usize = 8;
 /// Bytes of a refused body that are taken, and how long, so that the client reads the reply before the connection closes.
 const DRAINED_BYTES: usize = 1 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Streams of all pulls with more than one; each holds up to some 9 MiB.
+const MAX_ALL_STREAMS: usize = 64;
 const METHODS: &str = "OPTIONS, HEAD, GET, PUT, DELETE, PROPFIND, MKCOL, MOVE, COPY";
 
 /// What is served over HTTP, and to whom.
@@ -112,12 +116,12 @@ pub struct WebDavOptions {
     /// The certificate; without one, everything is sent in plain text.
     pub tls: Option<TlsFiles>,
     /// Copies between this server and others.
-    pub copy: CopyOptions,
+    pub copy: ThirdPartyOptions,
 }
 
 /// How files are copied between this server and others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyOptions {
+pub struct ThirdPartyOptions {
     /// Addresses of other servers beside public ones: blocks of private networks, loopback.
     pub allow: Vec<AddressBlock>,
     /// A file or directory with the authorities of certificates; those of the system if there is none.
@@ -128,7 +132,7 @@ pub struct CopyOptions {
     pub stall: Duration,
 }
 
-impl Default for CopyOptions {
+impl Default for ThirdPartyOptions {
     fn default() -> Self {
         let limits = CopyLimits::default();
         Self { allow: Vec::new(), authorities: None, limits, stall: Duration::from_secs(60) }
@@ -158,6 +162,7 @@ impl WebDavServer {
             computing: Arc::new(Semaphore::new(MAX_COMPUTING)),
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
             copies: Copies::new(options.copy.limits),
+            streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
             remote: Arc::new(RemoteAccess::new(&options.copy.allow, options.copy.authorities.as_ref())?),
             stall: options.copy.stall,
         });

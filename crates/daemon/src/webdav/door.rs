@@ -38,6 +38,7 @@ pub(super) struct Door {
     pub(super) listings: Arc<Semaphore>,
     /// Copies with other servers: those that run, how those servers are reached, and after how long without progress one is ended.
     pub(super) copies: Arc<Copies>,
+    pub(super) streams: Arc<Semaphore>,
     pub(super) remote: Arc<RemoteAccess>,
     pub(super) stall: Duration,
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   HEAD ─▶ size, digest, version ─▶ upload ─▶ 202 ─▶ GET, still the same? ─▶ pieces ─▶ size, digest as stated? ─▶ name, success
+//!                                                      (or ranges: streams)
 //! ```
 
 use super::copies::CopyPlace;
@@ -11,11 +12,13 @@ use super::failure::Failure;
 use super::place::Place;
 use super::progress::{Progress, Step};
 use super::receiving::{begin, check, finish, receive};
-use super::remote::{RemoteBody, RemoteReply, RemoteSession};
+use super::remote::{RemoteBody, RemoteSession};
+use super::source_version::SourceVersion;
+use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{CONTENT_LENGTH, ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
+use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use http_body::Frame;
@@ -39,35 +42,8 @@ pub(super) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest"
 struct Found {
     version: SourceVersion,
     digests: DigestSet,
-}
-
-/// The object at the source: the same as long as nothing that both say of it differs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SourceVersion {
-    size: Option<u64>,
-    etag: Option<String>,
-    modified: Option<String>,
-}
-
-impl SourceVersion {
-    fn of(reply: &RemoteReply) -> Self {
-        let text = |name: HeaderName| reply.text(&name).map(str::to_owned);
-        Self {
-            size: reply.text(&CONTENT_LENGTH).and_then(|text| text.trim().parse().ok()),
-            // A weak one does not tell bytes apart.
-            etag: text(ETAG).filter(|etag| !etag.starts_with("W/")),
-            modified: text(LAST_MODIFIED),
-        }
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        fn same<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
-            a.zip(b).is_none_or(|(a, b)| a == b)
-        }
-        same(self.size.as_ref(), other.size.as_ref())
-            && same(self.etag.as_ref(), other.etag.as_ref())
-            && same(self.modified.as_ref(), other.modified.as_ref())
-    }
+    /// It sends ranges.
+    has_ranges: bool,
 }
 
 /// The reply to COPY with `Source`.
@@ -103,9 +79,15 @@ pub(super) async fn pull(
         let more: Vec<Algorithm> = stated.algorithms().collect();
         door.blocking(connection, move |_| begin(&place, &headers, size, &more)).await?
     };
+    let streams = many_streams(door, order.streams, &found);
     let work = {
-        let pull =
-            Pull { door: Arc::clone(door), connection: Arc::clone(connection), source, _held: (held, turn) };
+        let pull = Pull {
+            door: Arc::clone(door),
+            connection: Arc::clone(connection),
+            source,
+            streams,
+            _held: (held, turn),
+        };
         let (headers, progress) = (headers.clone(), Arc::clone(&progress));
         async move { pull.run((place, headers), upload, (found.version, stated), overwrite, &progress).await }
     };
@@ -142,7 +124,9 @@ async fn find(source: &mut RemoteSession, verify: Option<bool>) -> Result<Found,
     }
     // What cannot be read cannot be compared.
     let digests = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
-    let found = Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default() };
+    let has_ranges = reply.text(&ACCEPT_RANGES).is_some_and(|text| text.trim().eq_ignore_ascii_case("bytes"));
+    let found =
+        Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default(), has_ranges };
     source.keep(reply);
     Ok(found)
 }
@@ -172,18 +156,32 @@ struct Pull {
     door: Arc<Door>,
     connection: Arc<Connection>,
     source: RemoteSession,
+    /// How many streams, and their places, if there is more than one.
+    streams: Option<(usize, OwnedSemaphorePermit)>,
     _held: (CopyPlace, OwnedSemaphorePermit),
 }
 
+/// More streams than one, if they are asked for, the source sends ranges, and there is room.
+fn many_streams(door: &Door, asked: usize, found: &Found) -> Option<(usize, OwnedSemaphorePermit)> {
+    let size = found.version.size.filter(|_| found.has_ranges)?;
+    (2..=streams::useful(asked, size)).rev().find_map(|count| {
+        let places = Arc::clone(&door.streams).try_acquire_many_owned(count as u32);
+        places.ok().map(|places| (count, places))
+    })
+}
+
 impl Pull {
-    async fn run(
-        mut self,
-        (place, headers): (Place, HeaderMap),
-        upload: super::roots::Upload,
-        (version, stated): (SourceVersion, DigestSet),
-        overwrite: bool,
+    /// The bytes of the source, and how many there are, if that is known.
+    async fn body(
+        &mut self,
+        version: &SourceVersion,
         progress: &Arc<Progress>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(Body, Option<u64>), Failure> {
+        if let (Some((count, places)), Some(size)) = (self.streams.take(), version.size) {
+            let sessions = (0..count).map(|_| self.source.another()).collect();
+            let body = RangedBody::start(sessions, (version, size), progress, places);
+            return Ok((Body::new(body), Some(size)));
+        }
         let reply = self.source.ask(Method::GET, &HeaderMap::new()).await?;
         if reply.status != StatusCode::OK {
             return Err(self.source.refusal(reply).await);
@@ -192,8 +190,19 @@ impl Pull {
         if !version.is(&now) {
             return Err(changed());
         }
-        let size = now.size.or(version.size);
-        let mut body = Body::new(Arriving { body: reply.into_body(), progress: Arc::clone(progress) });
+        let body = Arriving { body: reply.into_body(), progress: Arc::clone(progress) };
+        Ok((Body::new(body), now.size.or(version.size)))
+    }
+
+    async fn run(
+        mut self,
+        (place, headers): (Place, HeaderMap),
+        upload: super::roots::Upload,
+        (version, stated): (SourceVersion, DigestSet),
+        overwrite: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<(), Failure> {
+        let (mut body, size) = self.body(&version, progress).await?;
         let received = receive(&self.connection, upload, &mut body).await;
         let upload = received.map_err(|failure| from_source(&failure))?;
         if size.is_some_and(|size| size != upload.bytes) {

@@ -346,6 +346,18 @@ impl RemoteSession {
         }
     }
 
+    /// The same of a body that has been read.
+    pub(super) fn keep_body(&mut self, body: RemoteBody) {
+        if body.is_end_stream() {
+            self.kept = body.open;
+        }
+    }
+
+    /// Another one with the same server.
+    pub(super) fn another(&self) -> Self {
+        Self::new(&self.access, self.side, (&self.url, &self.passed), &self.progress)
+    }
+
     /// Why the other server did not do what it was asked, in words that engines know.
     pub(super) async fn refusal(&self, mut reply: RemoteReply) -> Failure {
         let said = timeout(REFUSAL_TIMEOUT, reply.beginning(REFUSAL_BYTES)).await.unwrap_or_default();
@@ -398,14 +410,14 @@ impl RemoteReply {
 
     /// Its body, on its connection.
     pub(super) fn into_body(self) -> RemoteBody {
-        RemoteBody { body: self.body, _open: self.open }
+        RemoteBody { body: self.body, open: self.open }
     }
 }
 
 /// The body of a reply, which keeps its connection.
 pub(super) struct RemoteBody {
     body: Incoming,
-    _open: Option<Open>,
+    open: Option<Open>,
 }
 
 impl HttpBody for RemoteBody {

@@ -73,6 +73,8 @@ pub(super) struct CopyOrder {
     pub(super) verify: Option<bool>,
     /// What exists is replaced.
     pub(super) overwrite: bool,
+    /// Streams of a pull; 0 is as many as are usual here.
+    pub(super) streams: usize,
     /// Who asks.
     pub(super) user: Option<TokenHash>,
 }
@@ -98,14 +100,15 @@ impl CopyOrder {
             Some(_) => return Err(Failure::bad("RequireChecksumVerification must be true or false")),
         };
         let streams = text("x-number-of-streams").map(|text| text.parse::<u32>().ok());
-        if streams.is_some_and(|streams| streams.is_none_or(|streams| streams > MAX_ASKED_STREAMS)) {
+        let streams = streams.unwrap_or(Some(0)).filter(|streams| *streams <= MAX_ASKED_STREAMS);
+        let Some(streams) = streams else {
             return Err(Failure::bad(format_args!(
                 "X-Number-Of-Streams must be from 0 to {MAX_ASKED_STREAMS}"
             )));
-        }
+        };
         let user = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(TokenHash::of);
         let (passed, stated) = (passed(headers)?, expected(headers).map_err(Failure::bad)?);
-        Ok(Self { url, passed, stated, verify, overwrite, user })
+        Ok(Self { url, passed, stated, verify, overwrite, streams: streams as usize, user })
     }
 }
 

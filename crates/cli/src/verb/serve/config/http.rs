@@ -5,7 +5,8 @@ use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Span;
 use skyhaul_daemon::webdav::{
-    CopyLimits, CopyOptions, ServedDirectory, TlsFiles, WebDavOptions, WebDavRules, check_directory_name,
+    CopyLimits, ServedDirectory, ThirdPartyOptions, TlsFiles, WebDavOptions, WebDavRules,
+    check_directory_name,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ impl Key<'_> {
             directories: Vec::new(),
             recordings: false,
             tls: None,
-            copy: CopyOptions::default(),
+            copy: ThirdPartyOptions::default(),
         };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
@@ -78,8 +79,8 @@ impl Key<'_> {
         Ok(config)
     }
 
-    fn copy(&self) -> Result<CopyOptions> {
-        let mut copy = CopyOptions::default();
+    fn copy(&self) -> Result<ThirdPartyOptions> {
+        let mut copy = ThirdPartyOptions::default();
         for entry in self.entries()? {
             let CopyLimits { total, per_user, per_host } = &mut copy.limits;
             match entry.key {
