@@ -261,6 +261,33 @@ def test_curl_drives_copies(two, data):
     assert (b.root / "pulled").read_bytes() == whole and (b.root / "d/pushed").read_bytes() == whole
 
 
+def test_copies_over_tls_verify_the_certificate(skyhaul, data, tmp_path):
+    del skyhaul  # it is there
+    program("openssl", "openssl")
+    certificate, key, token = (tmp_path / name for name in ("cert.pem", "key.pem", "token"))
+    call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", key, "-out", certificate)  # fmt: skip
+    more = (f'certificate = "{certificate}"\nkey = "{key}"\ntoken_file = "{token}"', INSIDE.replace("}", f', authorities = "{certificate}" }}'), INSIDE)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    source, knows, other = (Site(tmp_path / name, text) for name, text in zip("abc", more, strict=True))
+    try:
+        (source.root / "f").write_bytes(data.read_bytes())
+        right = f"TransferHeaderAuthorization: Bearer {token.read_text().strip()}"
+        copied(f"{knows.url}/f", f"Source: {source.url.replace('https', 'davs')}/f", right, "X-Number-Of-Streams: 2", "RequireChecksumVerification: true")
+        assert (knows.root / "f").read_bytes() == data.read_bytes()
+        copied(f"{knows.url}/f", f"Destination: {source.url}/g", right)
+        assert (source.root / "g").read_bytes() == data.read_bytes()
+        # A certificate of nobody that is known: the token is not sent.
+        said = call("curl", "--silent", "--include", "--request", "COPY", "--header", f"Source: {source.url}/f", "--header", right, f"{other.url}/f")
+        assert said.startswith("HTTP/1.1 502") and "TLS" in said and "certificate" in said, said
+        for site in (source, knows, other):
+            assert token.read_text().strip() not in site.log.read_text()
+    finally:
+        for site in (source, knows, other):
+            site.end()
+
+
 def gfal(*words):
     script = program("gfal-copy", "gfal2-util-scripts gfal2-plugin-http gfal2-plugin-file")
     # A script of the system's Python, which no virtual environment has.

@@ -635,6 +635,42 @@ fn a_copy_ends_with_its_client() {
     pull(&files, "x", &peer.url(), &[]).succeeded();
 }
 
+/// The other server is killed while it sends, and while it receives.
+#[test]
+fn a_peer_that_is_killed_leaves_nothing() {
+    let (mut other, files) = (start(""), start(INSIDE));
+    for root in [&other.root, &files.root] {
+        std::fs::File::create(root.join("big")).unwrap().set_len(2 << 30).unwrap();
+    }
+    let has_bytes =
+        |files: &Files| files.uploads().iter().any(|path| path.metadata().is_ok_and(|of| of.len() > 0));
+    for side in ["Source", "Destination"] {
+        // Nobody reads the file for a checksum first.
+        let header =
+            format!("{side}: http://{}/exp/big\r\nRequireChecksumVerification: false", other.address);
+        let (mut stream, _) = ask_and_wait(&files, "big", &header, 1);
+        let writes = if side == "Source" { &files } else { &other };
+        wait_for("bytes to arrive", || has_bytes(writes).then_some(()));
+        other.serving.kill_and_restart();
+        other.address = address(&other.serving);
+        let mut rest = String::new();
+        let (mut part, mut is_over) = ([0; 4096], false);
+        while !is_over {
+            let bytes = stream.read(&mut part).unwrap();
+            rest += &String::from_utf8_lossy(&part[..bytes]);
+            is_over = bytes == 0 || rest.contains("success") || rest.ends_with("0\r\n\r\n");
+        }
+        let why = format!("failure: Remote I/O error: the {}", side.to_lowercase());
+        assert!(rest.contains(&why), "{rest}");
+        assert!(files.uploads().is_empty() && other.uploads().is_empty(), "{side}");
+        assert_eq!(std::fs::metadata(files.root.join("big")).unwrap().len(), 2 << 30, "{side}");
+        assert_eq!(
+            other.ask("HEAD /exp/big", &[], b"").expect(200).header("Content-Length"),
+            Some("2147483648")
+        );
+    }
+}
+
 #[test]
 fn a_destination_that_fails_is_told_and_cleaned() {
     let (files, soon) = (start(INSIDE), start(SOON));
