@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A calendar assigns each of its 512 slots to a member, and the label of a packet selects the slot. Workers get slots
-//! according to their reports. A new calendar begins at a tick that no sender has reached, so no event is ever split;
-//! packets of a tick whose calendar has been retired are rejected and counted. `docs/internals/balancer.md` has the
+//! according to their reports. A new calendar begins at a tick that no thread has forwarded ([`Settled`]), so no event is
+//! ever split, however late a thread is; packets of a tick whose calendar has been retired are rejected and counted. `docs/internals/balancer.md` has the
 //! control laws and their limits.
 //!
 //! The loop of the control thread; the other threads take the table and route packets with it:
@@ -54,6 +54,7 @@ mod governor;
 mod member;
 mod predict;
 mod refusal;
+mod settled;
 mod table;
 mod worker;
 pub mod xdp;
@@ -66,5 +67,6 @@ pub use governor::{Gains, Governor, Load, Pid, WINDOW};
 pub use member::{Kind, MEMBERS, Member, PortRange, Reach, Seat, Unusable};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Ticks, Traffic};
-pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, SlotSelect, Table};
+pub use settled::{FRONTS, Settled, TickRange};
+pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, Routed, SlotSelect, Table};
 pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

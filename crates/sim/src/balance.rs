@@ -1,5 +1,6 @@
 //! Worlds of a load balancer: senders of events, a network, several threads with tables of different age, and workers that
-//! join, leave, die, come back and change their minds.
+//! join, leave, die, come back and change their minds. In some worlds, threads and the control plane get no processor for
+//! seconds.
 //!
 //! ```text
 //!   senders ─▶ Network ─▶ threads: Table ─▶ Ledger     a tick has one member; every refusal has its cause
@@ -18,8 +19,8 @@ use crate::network::Arrival;
 use crate::random::Random;
 use core::net::SocketAddr;
 use skyhaul_core::balance::{
-    AllowList, Balancer, BalancerConfig, Counters, EpochStats, MEMBERS, PredictStats, Refusal, Route, Seat,
-    Table, Ticks,
+    AllowList, Balancer, BalancerConfig, Counters, EpochStats, MEMBERS, PredictStats, Refusal, Route, Routed,
+    Seat, Settled, Table, TickRange, Ticks,
 };
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::keyed::{Keyed, VisitKeyed};
@@ -27,6 +28,7 @@ use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use traffic::{Make, Packet, Traffic};
 
 /// Events of a world, in which all happens that can.
@@ -36,8 +38,11 @@ pub const EVENTS: u64 = 10_000;
 const TRAIN: usize = 8;
 /// Times between two looks of the control thread.
 const LOOK: Nanos = Nanos(50_000_000);
-/// A thread uses a table at most this much later.
+/// A thread uses a table at most this much later, and as many times that if threads get no processor.
 const PICK_UP: u64 = 200_000_000;
+const STARVED: u64 = 25;
+/// Looks that the control thread misses at most, if it gets no processor.
+const MISSED: u64 = 30;
 
 /// Play world `seed` with so many events.
 ///
@@ -68,9 +73,11 @@ pub fn play(seed: u64, events: u64) -> Result<Played, String> {
 
 /// A thread that forwards.
 struct Thread {
-    table: Table,
+    table: Arc<Table>,
+    /// What it may forward by it.
+    ticks: TickRange,
     /// Tables that it has not seen yet, and when it will.
-    coming: Vec<(Nanos, Table)>,
+    coming: Vec<(Nanos, Arc<Table>)>,
     counters: Counters,
 }
 
@@ -81,6 +88,14 @@ struct World {
     balancer: Balancer,
     workers: Workers,
     threads: Vec<Thread>,
+    /// What all threads share.
+    settled: Settled,
+    /// Whether threads get no processor for a while, and how many looks the control thread misses.
+    is_starved: bool,
+    missed: u64,
+    fate: Random,
+    /// When the control plane hears which table is in use.
+    reply: Option<Nanos>,
     ledger: Ledger,
     looked: Nanos,
     /// When the first calendar was given out.
@@ -94,8 +109,14 @@ impl World {
         let mut balancer = Balancer::new(BalancerConfig::default());
         balancer.allow(AllowList::of(&traffic::allowed()));
         let workers = Workers::new(&mut random);
-        let empty = || Table::new(AllowList::of(&traffic::allowed()), Vec::new(), &[]);
-        let thread = |_| Thread { table: empty(), coming: Vec::new(), counters: Counters::default() };
+        let mut fate = Random(!seed);
+        let empty = Arc::new(Table::new(AllowList::of(&traffic::allowed()), Vec::new(), &[]));
+        let thread = |_| Thread {
+            table: Arc::clone(&empty),
+            ticks: TickRange::NONE,
+            coming: Vec::new(),
+            counters: Counters::default(),
+        };
         let threads = (0..random.between(1, 4)).map(thread).collect();
         World {
             random,
@@ -104,6 +125,11 @@ impl World {
             balancer,
             workers,
             threads,
+            settled: Settled::new(empty),
+            is_starved: fate.chance(0.3),
+            missed: 0,
+            fate,
+            reply: None,
             ledger: Ledger::default(),
             looked: Nanos(0),
             begun: None,
@@ -143,23 +169,43 @@ impl World {
         let number = self.random.below(self.threads.len() as u64) as usize;
         let thread = &mut self.threads[number];
         while let Some(at) = thread.coming.iter().position(|(at, _)| *at <= now) {
-            thread.table = thread.coming.remove(at).1;
+            (thread.table, thread.ticks) = (thread.coming.remove(at).1, TickRange::NONE);
         }
         let make = |one: &Arrival<Packet>| self.traffic.octets(self.make, one.origin);
         let packets: Vec<(Vec<u8>, Option<Refusal>)> = train.iter().map(make).collect::<Result<_, _>>()?;
         let source = traffic::source(train[0].origin);
         let mut routes: [Result<Route, Refusal>; TRAIN] = [Err(Refusal::Empty); TRAIN];
-        let slices = packets.iter().map(|(octets, _)| octets.as_slice());
-        let n = thread.table.route_train::<L>(source, slices, &mut routes, &mut thread.counters);
-        if n != train.len() {
-            return Err(format!("{n} of a train of {} were routed", train.len()));
-        }
         self.ledger.is_early = self.begun.is_none_or(|begun| now.since(begun) < Nanos(PICK_UP));
-        for ((one, (_, expected)), route) in train.iter().zip(&packets).zip(routes) {
-            let packet = one.origin.like();
-            let address = route.map(|route| thread.table.address(route));
-            let age = now.since(self.traffic.when(packet));
-            self.ledger.packet(packet, *expected, address, age, &self.workers)?;
+        let mut left = train.iter().zip(&packets);
+        while left.len() > 0 {
+            let slices = left.clone().map(|(_, (octets, _))| octets.as_slice());
+            let Routed { packets: n, unsettled } = thread.table.route_settled::<L>(
+                source,
+                slices,
+                thread.ticks,
+                &mut routes,
+                &mut thread.counters,
+            );
+            for ((one, (_, expected)), route) in left.by_ref().take(n).zip(routes) {
+                let packet = one.origin.like();
+                let address = route.map(|route| thread.table.address(route));
+                let age = now.since(self.traffic.when(packet));
+                self.ledger.packet(packet, *expected, address, age, &self.workers)?;
+            }
+            match unsettled {
+                Some(tick) => {
+                    thread.ticks = self.settled.claim(tick, now);
+                    thread.table = Arc::clone(self.settled.table());
+                    thread.coming.clear();
+                    if !thread.ticks.contains(tick) {
+                        return Err(format!("tick {tick} is asked for, and not settled"));
+                    }
+                }
+                None if left.len() > 0 => {
+                    return Err(format!("{} packets of a train were not routed", left.len()));
+                }
+                None => {}
+            }
         }
         Ok(())
     }
@@ -168,6 +214,10 @@ impl World {
     fn look(&mut self) -> Result<(), String> {
         self.looked = self.looked.plus(LOOK);
         let now = self.looked;
+        if self.missed > 0 {
+            self.missed -= 1;
+            return Ok(());
+        }
         self.workers.act(&mut self.balancer, &mut self.random, now)?;
         for (from, sync) in self.traffic.messages(now, &mut self.random) {
             self.balancer.handle_sync(from, &sync, now);
@@ -175,19 +225,28 @@ impl World {
         let mut ticks = Ticks::default();
         self.threads.iter_mut().for_each(|thread| ticks.merge(&thread.counters.take_ticks()));
         self.balancer.handle_ticks(&ticks, now);
-        if self.balancer.poll_timeout() <= now {
+        if self.reply.take_if(|at| *at <= now).is_some() {
+            self.balancer.handle_settled(self.settled.table(), now);
+        }
+        if self.reply.is_none() && self.balancer.poll_timeout() <= now {
             self.balancer.handle_timeout(now);
         }
         if let Some(table) = self.balancer.poll_table() {
             if !table.epochs().is_empty() {
                 self.begun.get_or_insert(now);
             }
+            let table = self.settled.commit(table);
+            self.reply = Some(now.plus(Nanos(self.fate.below(PICK_UP))));
             for thread in &mut self.threads {
-                let at = now.plus(Nanos(self.random.below(PICK_UP)));
+                let times = if self.is_starved { STARVED } else { 1 };
+                let at = now.plus(Nanos(self.random.below(PICK_UP) * times));
                 // A newer table is never seen before an older one.
                 let at = thread.coming.last().map_or(at, |(last, _)| at.max(*last));
-                thread.coming.push((at, table.clone()));
+                thread.coming.push((at, Arc::clone(&table)));
             }
+        }
+        if self.is_starved && self.fate.chance(0.02) {
+            self.missed = self.fate.below(MISSED);
         }
         Ok(())
     }

@@ -36,8 +36,8 @@ pub struct BalancerConfig {
     pub strategy: Strategy,
     /// Time between two calendars.
     pub period: Nanos,
-    /// How far ahead of the senders a calendar begins. All threads must use a new table within this time after it is
-    /// returned, less the error of the prediction.
+    /// How far ahead of the senders a calendar is to begin. If it cannot, because threads may have forwarded later ticks by
+    /// then, it begins after those ([`Settled`](super::Settled)).
     pub lead: Nanos,
     /// A worker that has not reported for this time gets no share of the next calendar.
     pub silent: Nanos,
@@ -84,6 +84,8 @@ pub struct Balancer {
     shares: VecDeque<(Nanos, Arc<Calendar>)>,
     next: Nanos,
     dirty: bool,
+    /// Older ticks got a calendar since the last table.
+    extended: bool,
     /// Evidence for a restart of the senders.
     anew: Anew,
 }
@@ -103,6 +105,7 @@ impl Balancer {
             shares: VecDeque::with_capacity(REMEMBERED),
             next: Nanos(0),
             dirty: true,
+            extended: false,
             anew: Anew::default(),
         }
     }
@@ -117,7 +120,7 @@ impl Balancer {
         workers: &[(Session, Registration)],
         now: Nanos,
     ) -> Balancer {
-        let epochs = Epochs::resume(config.epochs, table.epochs(), now);
+        let epochs = Epochs::resume(config.epochs, table.epochs(), table.era(), now);
         let generation = |&(session, _): &(Session, Registration)| session.generation();
         let known = workers.iter().map(|&(session, like)| Worker::new(session, like, now));
         let gone =
@@ -146,7 +149,8 @@ impl Balancer {
             self.workers.iter().filter(here).map(|worker| (worker.session, worker.registration)).collect();
         let table = Table::new(self.allow.clone(), Vec::new(), &[]);
         let demanded = self.demanded.clone();
-        let begun = Balancer::resume(self.config, &table, &known, now);
+        let mut begun = Balancer::resume(self.config, &table, &known, now);
+        begun.epochs.set_era(self.epochs.era() + 1);
         *self = Balancer { sessions: self.sessions, demanded, ..begun };
     }
 
@@ -219,6 +223,16 @@ impl Balancer {
         }
     }
 
+    /// The threads that forward use `table` in place of the last one returned by [`poll_table`](Self::poll_table): its
+    /// calendars begin where the threads could still let them begin. Until this is known of the last table, do not call
+    /// [`handle_timeout`](Self::handle_timeout).
+    pub fn handle_settled(&mut self, table: &Table, now: Nanos) {
+        // If ticks began again since, it is known of the next table.
+        if !self.extended && table.era() == self.epochs.era() {
+            self.epochs.settle(table.epochs(), now);
+        }
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
@@ -231,6 +245,7 @@ impl Balancer {
             return;
         }
         self.next = now.plus(self.config.period);
+        let withdrawn = self.epochs.stats().withdrawn;
         self.expire(now);
         let linger = self.config.epochs.linger;
         let then = Nanos(now.0.saturating_sub(linger.0));
@@ -241,12 +256,16 @@ impl Balancer {
             self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now, &is_gone);
         }
         let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
-        self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, now));
+        let is_followed = self.predictor.is_followed(now);
+        self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, is_followed, now));
         let met = self.met();
         if let Some(numbers) = self.numbers(&met) {
             self.change(&numbers, &met, now);
         }
-        self.release();
+        // A calendar that is withdrawn too late goes on, and needs its workers.
+        if self.epochs.stats().withdrawn == withdrawn {
+            self.release();
+        }
     }
 
     /// Returns the table if it changed since the last call.
@@ -254,13 +273,15 @@ impl Balancer {
         if !std::mem::take(&mut self.dirty) {
             return None;
         }
+        self.extended = false;
         let occupant = |worker: &Worker| match worker.standing {
             Standing::Evicted => Occupant::Evicted,
             _ => Occupant::Member(worker.registration.member),
         };
         let members: Vec<_> =
             self.workers.iter().map(|worker| (worker.session.seat(), occupant(worker))).collect();
-        Some(Table::new(self.allow.clone(), self.epochs.epochs(), &members))
+        let table = Table::new(self.allow.clone(), self.epochs.epochs(), &members);
+        Some(table.with_era(self.epochs.era()))
     }
 
     /// The workers, including those that are leaving.

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! All packets of a tick use the same calendar, whenever they arrive, because the calendar of a tick that has been sent
-//! is never replaced. A new calendar begins at a tick that no sender has reached ([`Predictor`](super::Predictor)), and
-//! an old one is kept until none of its ticks can arrive. A boundary that no tick has reached can be withdrawn, because
-//! the prediction may have been wrong.
+//! is never replaced. A new calendar is to begin at a tick that no sender has reached
+//! ([`Predictor`](super::Predictor)); the threads that forward decide whether it can, and say where it begins
+//! ([`Settled`](super::Settled)). An old one is kept until none of its ticks can arrive. A boundary that no tick has
+//! reached can be withdrawn, because the prediction may have been wrong.
 
 use super::{
     calendar::Calendar,
@@ -74,23 +75,25 @@ pub struct Epochs {
     /// Oldest first. Never empty after the first epoch has begun.
     live: VecDeque<Live>,
     stats: EpochStats,
+    /// Changes when ticks that were forwarded get another calendar.
+    era: u64,
 }
 
 impl Epochs {
     /// Without any calendar.
     #[must_use]
     pub fn new(config: EpochConfig) -> Epochs {
-        Epochs { config, live: VecDeque::with_capacity(EPOCHS), stats: EpochStats::default() }
+        Epochs { config, live: VecDeque::with_capacity(EPOCHS), stats: EpochStats::default(), era: 0 }
     }
 
-    /// Continues with epochs that were begun elsewhere before `now`, ordered by their first ticks.
+    /// Continues with epochs that were begun elsewhere before `now`, ordered by their first ticks, in the era `era`.
     #[must_use]
-    pub fn resume(config: EpochConfig, epochs: &[Epoch], now: Nanos) -> Epochs {
+    pub fn resume(config: EpochConfig, epochs: &[Epoch], era: u64, now: Nanos) -> Epochs {
         let live = epochs
             .iter()
             .map(|epoch| Live { epoch: epoch.clone(), due: now, reached: Some((now, now)) })
             .collect();
-        Epochs { live, ..Epochs::new(config) }
+        Epochs { live, era, ..Epochs::new(config) }
     }
 
     /// The counters so far.
@@ -103,6 +106,41 @@ impl Epochs {
     #[must_use]
     pub fn epochs(&self) -> Vec<Epoch> {
         self.live.iter().map(|live| live.epoch.clone()).collect()
+    }
+
+    /// The era: see [`Table::era`](super::Table::era).
+    #[must_use]
+    pub fn era(&self) -> u64 {
+        self.era
+    }
+
+    /// From now on, ticks may get other calendars than before.
+    pub(super) fn set_era(&mut self, era: u64) {
+        self.era = era;
+    }
+
+    /// The threads that forward use these epochs for the last ones returned: calendars may begin later than they were to,
+    /// and one that was withdrawn too late is still there.
+    pub fn settle(&mut self, epochs: &[Epoch], now: Nanos) {
+        let is_same = |(live, epoch): (&Live, &Epoch)| {
+            live.epoch.first == epoch.first && Arc::ptr_eq(&live.epoch.calendar, &epoch.calendar)
+        };
+        if epochs.len() == self.live.len() && self.live.iter().zip(epochs).all(is_same) {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.live);
+        self.live = epochs
+            .iter()
+            .map(|epoch| {
+                let known = before.iter().position(|live| live.epoch.is_as(epoch));
+                let known = known.and_then(|at| before.drain(..=at).next_back());
+                // Somebody may have forwarded ticks of one that is not known.
+                let begun = Live { epoch: epoch.clone(), due: now, reached: Some((now, now)) };
+                let mut live = known.unwrap_or(begun);
+                live.epoch.first = epoch.first;
+                live
+            })
+            .collect();
     }
 
     /// The newest calendar.
@@ -186,21 +224,24 @@ impl Epochs {
 
     /// Withdraws the boundaries beyond `tick`, which no sender has reached or will reach soon: the prediction was
     /// wrong, or ticks began again. The calendar before such a boundary continues. A boundary stays if ticks after it
-    /// were forwarded in the last [`longest`](EpochConfig::longest), because more of their packets may arrive. If even
+    /// were forwarded in the last [`longest`](EpochConfig::longest), because more of their packets may arrive, and if
+    /// `is_followed`: another source still sends the ticks that were forwarded. If even
     /// the oldest epoch begins beyond `tick` and none of its ticks arrive any more, it is extended to tick 0. Returns
     /// whether anything changed.
-    pub fn withdraw(&mut self, tick: u64, now: Nanos) -> bool {
+    pub fn withdraw(&mut self, tick: u64, is_followed: bool, now: Nanos) -> bool {
         let longest = self.config.longest;
         let idle = |live: &Live| {
-            live.epoch.first > tick && live.reached.is_none_or(|(_, last)| now.since(last) >= longest)
+            let is_over = |(_, last): (Nanos, Nanos)| !is_followed && now.since(last) >= longest;
+            live.epoch.first > tick && live.reached.is_none_or(is_over)
         };
-        let before = self.live.len();
+        let (before, mut anew) = (self.live.len(), false);
         while self.live.len() > 1 && self.live.back().is_some_and(idle) {
-            self.live.pop_back();
+            anew |= self.live.pop_back().is_some_and(|live| live.reached.is_some());
             self.stats.withdrawn += 1;
         }
         let oldest = self.live.front_mut().filter(|oldest| idle(oldest));
         let extended = oldest.map(|oldest| oldest.epoch.first = 0).is_some();
+        self.era += u64::from(anew || extended);
         extended || self.live.len() < before
     }
 }
@@ -230,6 +271,7 @@ impl Epochs {
             self.live.pop_back();
             self.stats.withdrawn += 1;
         }
+        self.era += u64::from(self.live.len() < before);
         self.live.len() < before
     }
 
@@ -241,6 +283,7 @@ impl Epochs {
         }
         self.stats.retired += self.live.len() as u64;
         self.stats.begun += 1;
+        self.era += 1;
         let epoch = Epoch { first: 0, calendar: newest, select: SlotSelect::default() };
         self.live.clear();
         self.live.push_back(Live { epoch, due: now, reached: Some((now, now)) });
@@ -330,8 +373,8 @@ mod tests {
     #[test]
     fn what_was_never_reached_is_withdrawn() {
         let mut epochs = epochs(4);
-        assert!(!epochs.withdraw(3000, Nanos(4 * S)));
-        assert!(epochs.withdraw(2999, Nanos(4 * S)));
+        assert!(!epochs.withdraw(3000, false, Nanos(4 * S)));
+        assert!(epochs.withdraw(2999, false, Nanos(4 * S)));
         assert_eq!(firsts(&epochs), [0, 1000, 2000]);
         assert_eq!(epochs.begin(2500, calendar(9), Nanos(4 * S)), Ok(()));
         epochs.retire(Some(9999), Nanos(5 * S), &|_| false);
@@ -343,11 +386,12 @@ mod tests {
     fn what_was_reached_is_withdrawn_when_no_more_of_it_can_come() {
         let mut epochs = epochs(3);
         epochs.reach(2000, Nanos(4 * S));
-        assert!(!epochs.withdraw(5, Nanos(14 * S - 1)), "its packets may be under way");
+        assert!(!epochs.withdraw(5, false, Nanos(14 * S - 1)), "its packets may be under way");
+        assert!(!epochs.clone().withdraw(5, true, Nanos(99 * S)), "another source sends these ticks");
         epochs.retire(Some(9999), Nanos(14 * S - 1), &|_| false);
-        assert!(epochs.withdraw(5, Nanos(14 * S)), "ticks began again");
+        assert!(epochs.withdraw(5, false, Nanos(14 * S)), "ticks began again");
         assert_eq!(firsts(&epochs), [0]);
         assert_eq!(**epochs.newest().unwrap(), *calendar(2), "the oldest goes on");
-        assert!(!epochs.withdraw(5, Nanos(15 * S)));
+        assert!(!epochs.withdraw(5, false, Nanos(15 * S)));
     }
 }

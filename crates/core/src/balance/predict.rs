@@ -31,6 +31,8 @@ use std::collections::VecDeque;
 pub const SOURCES: usize = 64;
 /// A source is silent after this time without a message. E2SAR sends one at least every 10 s.
 const SILENT: Nanos = Nanos(12_000_000_000);
+/// One that goes on where it was, after at most this time, was held up.
+const HELD_UP: Nanos = Nanos(60_000_000_000);
 /// Sources agree if they differ by less than this time's ticks.
 const AGREE: f64 = 2e9;
 /// The ticks of a source that lags by more than this time's are not waited for: no calendar is kept for longer.
@@ -72,6 +74,8 @@ pub struct Predictor {
     data: Option<Track>,
     /// The highest credible tick of the data, and when it was forwarded.
     peak: Option<(u64, Nanos)>,
+    /// The same since ticks began, however long ago.
+    top: Option<(u64, Nanos)>,
     stats: PredictStats,
 }
 
@@ -125,6 +129,9 @@ impl Predictor {
         if credible && peak.is_none_or(|(tick, _)| newest >= tick) {
             self.peak = Some((newest, now));
         }
+        if credible && self.top.is_none_or(|(tick, _)| newest >= tick) {
+            self.top = Some((newest, now));
+        }
         credible
     }
 
@@ -147,10 +154,21 @@ impl Predictor {
     /// arrived, has gone on since, and its messages state this tick, or one up to `behind` later.
     #[must_use]
     pub(super) fn lags(&self, tick: u64, behind: Nanos, now: Nanos) -> bool {
-        let (Some((_, then)), Some(behind)) = (self.peak, self.ticks_in(behind)) else { return false };
+        let (Some((_, then)), Some(behind)) = (self.top, self.ticks_in(behind)) else { return false };
         let mut tracks = self.sources.iter().map(|source| &source.track);
         tracks.any(|track| {
-            track.risen < then && track.is_live(now, SILENT) && track.continues(tick, behind, now)
+            track.risen < then && track.is_live(now, HELD_UP) && track.continues(tick, behind, now)
+        })
+    }
+
+    /// Whether a source still sends ticks that others have sent before: it is heard, it was known before the highest tick was
+    /// forwarded, has gone on since, and has not reached it. Those ticks keep their calendars.
+    #[must_use]
+    pub(super) fn is_followed(&self, now: Nanos) -> bool {
+        let Some((top, then)) = self.top else { return false };
+        let mut tracks = self.sources.iter().map(|source| &source.track);
+        tracks.any(|track| {
+            track.risen < then && track.is_live(now, SILENT) && track.has_moved && track.latest < top
         })
     }
 
@@ -164,7 +182,7 @@ impl Predictor {
 
     /// Ticks begin again: forget all tracks.
     pub(super) fn rebase(&mut self) {
-        (self.data, self.peak) = (None, None);
+        (self.data, self.peak, self.top) = (None, None, None);
         // Their next messages arrive within about a second.
         self.sources.clear();
     }
@@ -179,6 +197,7 @@ impl Predictor {
         let fastest = agreed.iter().map(|track| track.fastest()).fold(0.0, f64::max);
         let more = (fastest * at.since(now).0 as f64) as u64;
         let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
+        let peak = if self.is_followed(now) { self.top } else { peak };
         let peak = peak.map(|(tick, _)| tick.saturating_add(more));
         let highest = agreed.into_iter().map(|track| track.highest(at)).max();
         highest.max(peak).map(|tick| tick.saturating_add(1))

@@ -28,6 +28,12 @@ macro_rules! refusals {
                 )
             }
 
+            /// Whether it follows from the tick, and from the table.
+            #[must_use]
+            pub(super) fn is_by_tick(self) -> bool {
+                self.is_for_want_of_a_member() || self == Refusal::TooOld
+            }
+
             /// Its name in reports and metrics.
             #[must_use]
             pub fn name(self) -> &'static str {

@@ -11,6 +11,7 @@ use super::allow::AllowList;
 use super::calendar::{Calendar, SLOTS};
 use super::member::{MEMBERS, Member, PortRange, Seat};
 use super::refusal::{Counters, Refusal};
+use super::settled::TickRange;
 use crate::hint::Hint;
 use crate::placement::Reject;
 use crate::wire::labelled::{Label, Labelled};
@@ -59,6 +60,15 @@ pub struct Epoch {
     pub select: SlotSelect,
 }
 
+impl Epoch {
+    /// Whether both send each slot to the same member.
+    #[must_use]
+    pub(super) fn is_as(&self, other: &Epoch) -> bool {
+        self.select == other.select
+            && (Arc::ptr_eq(&self.calendar, &other.calendar) || self.calendar == other.calendar)
+    }
+}
+
 /// The occupant of a seat of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Occupant {
@@ -84,6 +94,15 @@ pub struct Route {
     pub skip: u16,
 }
 
+/// How many packets of a train were routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// As many, from the first one on.
+    pub packets: usize,
+    /// The tick of the next one, which is not settled; `None`: there is none, or no room for its route.
+    pub unsettled: Option<u64>,
+}
+
 /// The table of one balancer.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -91,6 +110,7 @@ pub struct Table {
     /// Ascending by first tick.
     epochs: Vec<Epoch>,
     members: Box<[Occupant; MEMBERS]>,
+    era: u64,
 }
 
 impl Table {
@@ -102,7 +122,27 @@ impl Table {
         epochs.drain(..epochs.len().saturating_sub(EPOCHS));
         let mut seats = Box::new([Occupant::None; MEMBERS]);
         members.iter().for_each(|&(seat, occupant)| seats[seat.number()] = occupant);
-        Table { allow, epochs, members: seats }
+        Table { allow, epochs, members: seats, era: 0 }
+    }
+
+    /// The same table, of this era.
+    #[must_use]
+    pub fn with_era(self, era: u64) -> Table {
+        Table { era, ..self }
+    }
+
+    /// The same table with other epochs, ascending by first tick. The last [`EPOCHS`] of them are used.
+    #[must_use]
+    pub(super) fn with_epochs(self, mut epochs: Vec<Epoch>) -> Table {
+        epochs.drain(..epochs.len().saturating_sub(EPOCHS));
+        Table { epochs, ..self }
+    }
+
+    /// A number that changes when ticks that were forwarded get another calendar on purpose, because a sender began to
+    /// count again.
+    #[must_use]
+    pub fn era(&self) -> u64 {
+        self.era
     }
 
     /// Whether packets of `source` are forwarded.
@@ -183,6 +223,19 @@ impl Table {
         routes: &mut [Result<Route, Refusal>],
         counters: &mut Counters,
     ) -> usize {
+        self.route_settled::<L>(source, packets, TickRange::ALL, routes, counters).packets
+    }
+
+    /// The same for packets with `settled` ticks only: it stops before the first packet with another tick.
+    #[inline]
+    pub fn route_settled<'p, L: Labelled>(
+        &self,
+        source: IpAddr,
+        packets: impl IntoIterator<Item = &'p [u8]>,
+        settled: TickRange,
+        routes: &mut [Result<Route, Refusal>],
+        counters: &mut Counters,
+    ) -> Routed {
         let allowed = self.admits(source);
         let mut before: (&[u8], u64, Result<Route, Refusal>) = (&[], 0, Err(Refusal::Truncated));
         let mut done = 0;
@@ -197,6 +250,9 @@ impl Table {
             let again = !label.is_empty() && packet.len() > label.len() && packet.starts_with(label);
             *to = if again { route } else { self.route_one::<L>(packet, &mut before) };
             let tick = if again { tick } else { before.1 };
+            if !again && !settled.contains(tick) && to.as_ref().err().is_none_or(|why| why.is_by_tick()) {
+                return Routed { packets: done - 1, unsettled: Some(tick) };
+            }
             match *to {
                 Ok(Route { seat, skip, .. }) => {
                     counters.forward(seat, packet.len() as u64 - u64::from(skip), tick);
@@ -207,7 +263,7 @@ impl Table {
                 Err(why) => counters.refuse(why),
             }
         }
-        done
+        Routed { packets: done, unsettled: None }
     }
 
     /// Finds the destination of `packet`, and keeps its label: a next packet with the same label has the same
@@ -270,6 +326,7 @@ impl Table {
             [member.port, member.mask].iter().for_each(|half| out.extend(half.to_be_bytes()));
             out.push(member.keep_label.into());
         }
+        out.extend(self.era.to_be_bytes());
         out
     }
 
@@ -293,10 +350,11 @@ impl Table {
         if !members.windows(2).all(|two| two[0].0 < two[1].0) {
             return Err(NotATable("its members are out of order"));
         }
+        let era = read.u64()?;
         if !read.0.is_empty() {
             return Err(NotATable("octets are left over"));
         }
-        Ok(Table::new(AllowList::of_ranges(any, v4, v6), epochs, &members))
+        Ok(Table::new(AllowList::of_ranges(any, v4, v6), epochs, &members).with_era(era))
     }
 }
 
@@ -309,7 +367,7 @@ fn unreadable(why: Reject) -> Refusal {
     }
 }
 
-const MAGIC: &[u8; 7] = b"SKYTAB\x01";
+const MAGIC: &[u8; 7] = b"SKYTAB\x02";
 /// Maximum number of networks in an allow-list: more than anyone types, and few enough to fit into memory.
 const RANGES: usize = 1 << 16;
 
@@ -319,7 +377,7 @@ const RANGES: usize = 1 << 16;
 ///
 /// ```text
 ///   "SKYTAB" version │ anyone? │ n, n × (from, to) IPv4 │ n, n × (from, to) IPv6
-///                    │ n, n × (first tick, mask, xor, 512 × seat) │ n, n × (seat, occupant)
+///                    │ n, n × (first tick, mask, xor, 512 × seat) │ n, n × (seat, occupant) │ era
 /// ```
 ///
 /// Big-endian; numbers of elements have 32 bits. Input is not trusted: [`Table::from_bytes`] only returns tables that
@@ -358,6 +416,10 @@ impl Read<'_> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
+    fn u64(&mut self) -> Result<u64, NotATable> {
+        Ok(u64::from_be_bytes(self.array()?))
+    }
+
     fn bit(&mut self) -> Result<bool, NotATable> {
         match self.array::<1>()? {
             [octet @ 0..=1] => Ok(octet == 1),
@@ -389,7 +451,7 @@ impl Read<'_> {
     }
 
     fn epoch(&mut self) -> Result<Epoch, NotATable> {
-        let first = u64::from_be_bytes(self.array()?);
+        let first = self.u64()?;
         let (mask, xor) = (self.u16()?, self.u16()?);
         if usize::from(mask) >= SLOTS || mask & mask.wrapping_add(1) != 0 {
             return Err(NotATable("it chooses slots that do not exist"));

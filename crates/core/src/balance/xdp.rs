@@ -2,7 +2,7 @@
 //! socket sees the packet.
 //!
 //! ```text
-//!   frame ─▶ ours? ─ lease ─ allow-list ─ label ─ epoch ─ slot ─ member ─ way ─▶ counted, rewritten, sent on
+//!   frame ─▶ ours? ─ lease ─ allow-list ─ label ─ settled? ─ epoch ─ slot ─ member ─ way ─▶ counted, rewritten, sent on
 //!              └───────┴─────────┴──────────┴───────┴───────┴───────┴──────────▶ passed, as it is, to the sockets
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! constants in it, and it has no loop.
 //!
 //! A packet sees one table only, because a table is one value ([`image()`]) that is replaced as a whole. A table is
-//! valid only as long as its [`Lease`].
+//! valid only as long as its [`Lease`], and only for ticks that are [settled](super::Settled): others go to the sockets.
 //!
 //! It changes a packet as ESnet's data plane does: the destination becomes the member, the source the balancer's
 //! address with the sender's port; TTL is decremented; the label is removed; checksums are updated incrementally, so

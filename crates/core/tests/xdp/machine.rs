@@ -50,7 +50,8 @@ impl Machine {
         };
         let mut lease = [0; LEASE_BYTES];
         lease[..8].copy_from_slice(&1000u64.to_ne_bytes());
-        lease[8..].copy_from_slice(&1u64.to_ne_bytes());
+        lease[8..16].copy_from_slice(&1u64.to_ne_bytes());
+        lease[24..].copy_from_slice(&u64::MAX.to_ne_bytes());
         Machine { steps: program.steps(number), image, lease, counts: vec![0; COUNTS_BYTES], now: 1000 }
     }
 

@@ -8,7 +8,7 @@ mod machine;
 use frames::{V4, V6, expected, folded, frame, hop, inlet, is_sound, pseudo};
 use machine::{Machine, Verdict};
 use proptest::prelude::*;
-use skyhaul_core::balance::xdp::{Counts, Hop, image, program};
+use skyhaul_core::balance::xdp::{Counts, Hop, LEASE_BYTES, image, program};
 use skyhaul_core::balance::{
     AllowList, Calendar, Epoch, Member, Occupant, PortRange, Prefix, Refusal, Seat, SlotSelect, Table,
 };
@@ -150,8 +150,36 @@ fn a_lease_that_is_over_or_never_was_passes_all() {
     assert!(check(&mut machine, &table, &octets));
     machine.now += 1;
     assert_eq!(machine.run(&mut octets.clone(), 128), Verdict::Pass);
-    machine.lease = [0; 16];
+    machine.lease = [0; LEASE_BYTES];
     assert_eq!(machine.run(&mut octets.clone(), 128), Verdict::Pass);
+}
+
+#[test]
+fn ticks_that_are_not_settled_are_passed() {
+    let table = all();
+    let mut machine = machine(&table);
+    let mut verdict = |(first, last): (u64, u64), tick| {
+        machine.lease[16..24].copy_from_slice(&first.to_ne_bytes());
+        machine.lease[24..].copy_from_slice(&last.to_ne_bytes());
+        let payload = packet(tick, 0, BalancerVersion::V3, 9);
+        assert!(table.route::<EjfatLabels>(&payload).is_ok(), "{tick}");
+        machine.run(&mut frame(at("10.1.2.3:4000"), at(V4), &payload), 128)
+    };
+    let forwarded =
+        (0..300).filter(|&tick| table.route::<EjfatLabels>(&packet(tick, 0, BalancerVersion::V3, 9)).is_ok());
+    let mut seen = 0;
+    for tick in forwarded.collect::<Vec<_>>() {
+        let settled = verdict((0, u64::MAX), tick);
+        seen += u64::from(settled != Verdict::Pass);
+        assert_eq!(verdict((tick, tick), tick), settled);
+        for others in
+            [(tick + 1, u64::MAX), (0, tick.wrapping_sub(1)), (1, 0), (u64::MAX, tick), (u64::MAX, u64::MAX)]
+        {
+            let is_all = others == (0, u64::MAX);
+            assert!(is_all || verdict(others, tick) == Verdict::Pass, "{others:?} {tick}");
+        }
+    }
+    assert!(seen > 50, "{seen}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! The control thread, and the state that it shares with planes.
 //!
 //! The thread receives senders' messages and counts of forwarded packets, makes tables, and remembers workers that left. Shared are
-//! the table, which is replaced as a whole, counters, and the addresses from which packets are forwarded, so that none circulates.
+//! the table, which is replaced as a whole, the ticks that may be forwarded by it, counters, and the addresses from which packets are
+//! forwarded, so that none circulates.
 
 use crate::awake::Awake;
 use crate::report::SourceReport;
 use skyhaul_core::balance::{
-    AllowList, Balancer, Counters, Kind, MEMBERS, Reach, Registration, Session, Table, Ticks, Traffic, Worker,
+    AllowList, Balancer, Counters, Kind, MEMBERS, Reach, Registration, Session, Settled, Table, TickRange,
+    Ticks, Traffic, Worker,
 };
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
@@ -89,8 +91,11 @@ impl Done {
 
 /// The threads that forward, as control sees them.
 pub(super) trait Planes: Send + Sync {
-    /// They use `table` from their next train on.
+    /// They use `table` from their next train on, but for ticks that may have been forwarded already.
     fn publish(&self, table: Table);
+
+    /// The table that they use, if it is known and the last one that was given out.
+    fn settled(&self) -> Option<Arc<Table>>;
 
     /// How many tables were given out.
     fn tables(&self) -> u64;
@@ -114,7 +119,8 @@ pub(super) struct Shared {
     reach: Reach,
     /// How many tables there were; a plane looks at the table only if this changed.
     generation: AtomicU64,
-    table: Mutex<Arc<Table>>,
+    settled: Mutex<Settled>,
+    start: Instant,
     planes: Vec<Mutex<Done>>,
     notes: Mutex<Vec<String>>,
 }
@@ -127,7 +133,8 @@ impl Shared {
             own: Own::default(),
             reach: Reach::new(Vec::new()),
             generation: AtomicU64::new(0),
-            table: Mutex::new(Arc::new(Table::new(allow, Vec::new(), &[]))),
+            settled: Mutex::new(Settled::new(Arc::new(Table::new(allow, Vec::new(), &[])))),
+            start: Instant::now(),
             planes: (0..planes).map(|_| Mutex::default()).collect(),
             notes: Mutex::default(),
         }
@@ -144,15 +151,42 @@ impl Shared {
 
     /// The newest table.
     pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&lock(&self.table))
+        Arc::clone(lock(&self.settled).table())
+    }
+
+    /// The newest table, and its number.
+    pub(super) fn in_use(&self) -> (u64, Arc<Table>) {
+        let settled = lock(&self.settled);
+        (self.tables(), Arc::clone(settled.table()))
+    }
+
+    /// A plane needs `tick`, and does not know that it is settled. Returns the ticks that it may forward by the newest table, with
+    /// that table and its number.
+    pub(super) fn claim(&self, tick: u64) -> (u64, Arc<Table>, TickRange) {
+        let mut settled = lock(&self.settled);
+        let ticks = settled.claim(tick, Nanos::from(self.start.elapsed()));
+        (self.tables(), Arc::clone(settled.table()), ticks)
+    }
+
+    /// A plane that asks only now and then has forwarded `tick`: as [`claim`](Self::claim), and for some ticks after it.
+    pub(super) fn claim_ahead(&self, tick: u64) -> (u64, TickRange) {
+        let mut settled = lock(&self.settled);
+        let ticks = settled.claim_ahead(tick, Nanos::from(self.start.elapsed()));
+        (self.tables(), ticks)
+    }
+
+    /// The ticks that were asked for last, and the number of the newest table.
+    pub(super) fn claimed(&self) -> (u64, TickRange) {
+        let settled = lock(&self.settled);
+        (self.tables(), settled.claimed())
     }
 
     /// The table, if there is a newer one than number `known`.
     pub(super) fn newer(&self, known: &mut u64) -> Option<Arc<Table>> {
-        let generation = self.tables();
-        (generation != *known).then(|| {
-            *known = generation;
-            self.table()
+        (self.tables() != *known).then(|| {
+            let (number, table) = self.in_use();
+            *known = number;
+            table
         })
     }
 
@@ -171,8 +205,14 @@ impl Planes for Shared {
                 "workers are sent nothing: their addresses lead back here, or to no single host".to_owned(),
             );
         }
-        *lock(&self.table) = Arc::new(table);
+        let mut settled = lock(&self.settled);
+        settled.commit(table);
+        // Under the lock: whoever claims gets the table and its number.
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn settled(&self) -> Option<Arc<Table>> {
+        Some(self.table())
     }
 
     fn tables(&self) -> u64 {
@@ -310,6 +350,8 @@ pub(super) struct Control<L> {
     syncs: Vec<UdpSource>,
     /// Makes a number of a sender's address and its own number.
     numbers: RandomState,
+    /// The last table that is known to be in use.
+    settled: u64,
     labels: PhantomData<L>,
 }
 
@@ -320,7 +362,7 @@ impl<L: Labelled> Control<L> {
         syncs: Vec<UdpSource>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Control { planes, stop, state, syncs, numbers: RandomState::new(), labels: PhantomData }
+        Control { planes, stop, state, syncs, numbers: RandomState::new(), settled: 0, labels: PhantomData }
     }
 
     pub(super) fn run(mut self) {
@@ -367,7 +409,14 @@ impl<L: Labelled> Control<L> {
             state.balancer.handle_pause(pause, now);
         }
         state.balancer.handle_ticks(&ticks, now);
-        state.balancer.handle_timeout(now);
+        // Calendars are changed only where those in use are known.
+        if let Some(table) = self.planes.settled() {
+            let number = self.planes.tables();
+            if std::mem::replace(&mut self.settled, number) != number {
+                state.balancer.handle_settled(&table, now);
+            }
+            state.balancer.handle_timeout(now);
+        }
         let table = state.balancer.poll_table();
         if table.is_none() && !state.is_begun && state.balancer.boundary().is_some() {
             state.is_begun = self.planes.merged().table == self.planes.tables();

@@ -12,6 +12,9 @@
 //!   plane: train ─ route each packet ─▶ packets of one route in a row ─ gathered without their labels ─▶ one sendmsg
 //! ```
 //!
+//! A plane forwards only ticks that are known to be settled, and asks for others ([`Shared::claim`]): however long it has no processor,
+//! other planes and later tables send their packets to the same worker.
+//!
 //! Packets of an object come in a row, so a train is usually one lookup and one system call. Until there is a table, packets stay in
 //! the socket, so a plane that is restarted loses none that arrived after its socket was opened. A packet is forwarded with one hop
 //! less than it had, as a router does it, so none circulates for ever.
@@ -22,7 +25,7 @@ use super::{BalanceError, BalanceOptions};
 use crate::panics::reason;
 use crate::receive::reader::{Consumer, Reader};
 use crate::report::SourceReport;
-use skyhaul_core::balance::{Counters, Reach, Refusal, Route, Table};
+use skyhaul_core::balance::{Counters, Reach, Refusal, Route, Routed, Table, TickRange};
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::gathered::{Extent, Gathered};
@@ -179,6 +182,8 @@ pub(super) struct Plane<L> {
     /// The table in use, and its number.
     table: Arc<Table>,
     known: u64,
+    /// What may be forwarded by it without asking.
+    settled: TickRange,
     forwarder: Forwarder,
     pub(super) counters: Counters,
     pub(super) forwarded: Forwarded,
@@ -193,6 +198,7 @@ impl<L: Labelled> Plane<L> {
             table: shared.table(),
             shared,
             known: 0,
+            settled: TickRange::NONE,
             forwarder,
             counters,
             forwarded,
@@ -202,8 +208,14 @@ impl<L: Labelled> Plane<L> {
 
     fn adopt(&mut self) {
         if let Some(table) = self.shared.newer(&mut self.known) {
-            self.table = table;
+            (self.table, self.settled) = (table, TickRange::NONE);
         }
+    }
+
+    /// Ask for a tick. It happens once for a table, and once for each step of ticks.
+    #[cold]
+    fn claim(&mut self, tick: u64) {
+        (self.known, self.table, self.settled) = self.shared.claim(tick);
     }
 
     #[inline]
@@ -216,11 +228,14 @@ impl<L: Labelled> Plane<L> {
         let mut routes = [Err(Refusal::Empty); MAX_TRAIN_PACKETS];
         let mut packets = train.packets();
         loop {
-            let ip = train.sender.ip();
-            let count = self.table.route_train::<L>(ip, packets.clone(), &mut routes, &mut self.counters);
+            let (ip, settled) = (train.sender.ip(), self.settled);
+            let Routed { packets: count, unsettled } =
+                self.table.route_settled::<L>(ip, packets.clone(), settled, &mut routes, &mut self.counters);
             self.send(packets.by_ref().take(count), &routes[..count]);
-            if count < MAX_TRAIN_PACKETS {
-                return;
+            match unsettled {
+                Some(tick) => self.claim(tick),
+                None if count < MAX_TRAIN_PACKETS => return,
+                None => {}
             }
         }
     }

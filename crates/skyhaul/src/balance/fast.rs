@@ -5,7 +5,8 @@
 //!   counters, highest tick ◀─┘                                   every 50 ms
 //! ```
 //!
-//! The thread is one more plane: it uses the newest table, and publishes counters. The lease counts from when it looked for that table,
+//! The thread is one more plane: it uses the newest table, asks for ticks before they come, and publishes counters. Ticks that it did
+//! not get in time are passed to sockets. The lease counts from when it looked for that table,
 //! so the program never uses one that is older than the lease. When the process ends, the kernel takes the program away.
 //!
 //! Who is next on the way to a member is asked of the kernel every half second. Until it is known, and whenever a packet is not
@@ -16,7 +17,7 @@ use super::control::{Done, Planes, Shared};
 use skyhaul_core::balance::xdp::{
     COUNTS_BYTES, Counts, Hop, Inlet, LEASE_BYTES, Lease, MapName, Step, image, program,
 };
-use skyhaul_core::balance::{AllowList, Table, Ticks};
+use skyhaul_core::balance::{AllowList, Table, TickRange, Ticks};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::bpf::{Attached, Map, Place, Program, Words, now};
@@ -61,6 +62,9 @@ pub(super) struct Fast {
     _lease: Map,
     counts: Map,
     period: u64,
+    /// The highest tick that the kernel forwarded of late, and what it may forward.
+    newest: Option<u64>,
+    settled: TickRange,
 }
 
 impl Fast {
@@ -134,6 +138,8 @@ impl Fast {
             _lease: of_lease,
             counts,
             period: 1,
+            newest: None,
+            settled: TickRange::NONE,
         })
     }
 
@@ -146,6 +152,10 @@ impl Fast {
             let looked = now();
             let newer = shared.newer(&mut self.known);
             let is_new = newer.is_some();
+            if newer.as_ref().is_some_and(|newer| newer.era() != self.table.era()) {
+                // It gives other calendars to ticks that were settled.
+                self.settle(TickRange::NONE);
+            }
             self.table = newer.unwrap_or_else(|| Arc::clone(&self.table));
             let mut changed = is_new;
             let all_known = self.hops.values().all(Option::is_some);
@@ -160,6 +170,7 @@ impl Fast {
                 shared.note(format!("XDP is given up, sockets forward all: {error}"));
                 break;
             }
+            self.claim(shared);
             self.lease.set(Lease::PLACES.0, looked + LEASE_NANOS);
             if is_new || due(published, PUBLISH_INTERVAL) {
                 published = Some(Instant::now());
@@ -202,6 +213,28 @@ impl Fast {
         Ok(changed)
     }
 
+    /// Let the kernel forward what comes soon, or what sockets asked for last, if it forwards nothing.
+    fn claim(&mut self, shared: &Shared) {
+        let (number, ticks) = match self.newest {
+            Some(newest) => shared.claim_ahead(newest),
+            None => shared.claimed(),
+        };
+        // If there is a newer table, the kernel has it only after the next look.
+        if number == self.known && ticks != self.settled {
+            self.settle(ticks);
+        }
+    }
+
+    /// Tell the kernel what it may forward. It reads the first tick twice, with the last one in between.
+    fn settle(&mut self, ticks: TickRange) {
+        let (first, last) = ticks.ends();
+        let [at_first, at_last] = Lease::TICKS;
+        self.lease.set(at_first, u64::MAX);
+        self.lease.set(at_last, last);
+        self.lease.set(at_first, first);
+        self.settled = ticks;
+    }
+
     /// Give the kernel the table.
     fn show(&mut self) -> io::Result<()> {
         let image = image(&self.table, self.label, |ip| self.hops.get(&ip).copied().flatten());
@@ -216,6 +249,7 @@ impl Fast {
         let Counts { counters, bytes, newest } = Counts::read(&octets, before);
         done.forwarded = Forwarded { packets: counters.packets, bytes, ..Forwarded::default() };
         done.counters = counters;
+        self.newest = newest;
         done.ticks.merge(&Ticks { newest, old: None });
         done.table = self.known;
         done.mode.clone_from(&self.mode);

@@ -5,6 +5,7 @@
 //!      │ ──────── connect ───────────▶ │
 //!      │ ◀─ Hello: addresses, table ── │      the table in use, to go on with
 //!      │ ──────── Table ─────────────▶ │
+//!      │ ◀─────── Settled ──────────── │      a table in use: its calendars may begin later
 //!      │ ◀─────── Done ─────────────── │      every 50 ms
 //!      │ ──────── End ───────────────▶ │      or the connection ends: packets go on by the last table
 //! ```
@@ -21,7 +22,9 @@
 mod serve;
 
 use super::control::{Done, Lost, Planes};
-use super::remote::serve::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, read_while, write};
+use super::remote::serve::{
+    DONE, END, HELLO, Hello, PATIENCE, SETTLED, TABLE, Told, numbered, read, read_while, write,
+};
 use skyhaul_core::balance::{Table, Ticks};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::host::server::Server;
@@ -78,6 +81,8 @@ struct Heard {
     /// What those before it did.
     before: Done,
     ticks: Ticks,
+    /// The table in use, and its number.
+    settled: Option<(u64, Arc<Table>)>,
     notes: Vec<String>,
     lost: Lost,
     /// Since when there is none.
@@ -99,7 +104,11 @@ impl Remote {
             tables: AtomicU64::new(hello.tables),
             server: Mutex::new(Server::of(&stream)),
             stream: Mutex::new((stream, hello.table)),
-            heard: Mutex::new(Heard { id: hello.id, ..Heard::default() }),
+            heard: Mutex::new(Heard {
+                id: hello.id,
+                settled: Some((hello.tables, Arc::new(table.clone()))),
+                ..Heard::default()
+            }),
         });
         let to = Arc::clone(&link);
         let reader = std::thread::Builder::new().name("balance-remote".to_owned());
@@ -239,6 +248,7 @@ impl Link {
                     heard.ticks.merge(&done.ticks);
                     heard.done = done;
                 }
+                (SETTLED, octets) => lock(&self.heard).settled = Some(numbered(&octets)?),
                 (END, _) => return Ok(()),
                 (letter, _) => {
                     return Err(io::Error::other(format!("a message of an unknown kind ({letter})")));
@@ -268,6 +278,11 @@ impl Planes for Remote {
             drop(link);
             self.note(format!("the data plane does not take tables any more: {error}"));
         }
+    }
+
+    fn settled(&self) -> Option<Arc<Table>> {
+        let (number, table) = lock(&self.link.heard).settled.clone()?;
+        (number == self.tables()).then_some(table)
     }
 
     fn tables(&self) -> u64 {
@@ -398,6 +413,7 @@ impl Link {
         if self.ends() {
             write(&link.0, END, &[])?;
         }
+        lock(&self.heard).settled = None;
         self.tables.store(hello.tables + 1, Ordering::Release);
         Ok((from, hello))
     }

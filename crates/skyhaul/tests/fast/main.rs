@@ -51,6 +51,7 @@ fn loaded(octets: &[u8]) -> Option<Loaded> {
     let (lease, words) = Map::shared(LEASE_BYTES / 8).unwrap();
     words.set(Lease::PLACES.0, u64::MAX);
     words.set(Lease::PLACES.1, 1);
+    words.set(Lease::TICKS[1], u64::MAX);
     let steps = program::<EjfatLabels>(&frames::inlet(INTERFACE)).unwrap().steps(|map| match map {
         MapName::Tables => images.number(),
         MapName::Lease => lease.number(),

@@ -197,7 +197,8 @@ impl Balancer {
         if looks >= LOOKS || looks >= FAR_LOOKS && far || long {
             self.anew.looks = 0;
             self.anew.extended = Some(now);
-            self.dirty |= self.epochs.extend(now);
+            self.extended |= self.epochs.extend(now);
+            self.dirty |= self.extended;
         }
     }
 

@@ -460,12 +460,17 @@ fn one_that_is_far_behind_another_is_refused() {
 /// Two sources send the same ticks, the first for 20 s; `here` is the tick from which the second sends in each twentieth of a
 /// second. Returns how many packets were refused; no tick may go to two workers.
 fn lagging(here: &dyn Fn(u64) -> u64, what: &str) -> u64 {
+    // For ten seconds after the end of one, its packets may be under way.
+    lagging_for(590, here, what)
+}
+
+/// The same for so many twentieths of a second.
+fn lagging_for(steps: u64, here: &dyn Fn(u64) -> u64, what: &str) -> u64 {
     let mut run = Run::new(false);
     let (step, first) = (50 * RATE, 1 << 33);
     let mut routes = std::collections::HashMap::new();
     let mut refused = 0;
-    // For ten seconds after the end of one, its packets may be under way.
-    for n in 0..590u64 {
+    for n in 0..steps {
         let from = [first + n.min(400) * step, first + here(n)];
         let to = first + here(n + 1);
         if n % 20 == 0 {
@@ -517,6 +522,20 @@ fn one_of_two_that_was_held_up_loses_nothing() {
             let what = format!("held up for {held} from {from} on");
             assert_eq!(lagging(&here, &what), 0, "{what}");
         }
+    }
+}
+
+/// Of two senders, one is held up until long after the other has ended, and goes on slowly. The other's parts of these events
+/// were sent to their workers, so it may be refused, but gets no other calendars.
+#[test]
+fn one_that_is_far_behind_when_the_others_have_ended_splits_nothing() {
+    for (behind, held, slow) in [(180, 240, 30), (100, 300, 100), (195, 400, 60), (20, 260, 10)] {
+        let from = 400 - behind;
+        let here = |n: u64| {
+            let late = n.saturating_sub(from + held);
+            (n.min(from) * 50 + late * 50 * slow / 100) * RATE
+        };
+        lagging_for(1400, &here, &format!("{behind} behind, held up for {held}, {slow} %"));
     }
 }
 

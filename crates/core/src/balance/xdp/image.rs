@@ -132,13 +132,16 @@ pub(super) const PERIOD_AT: usize = 0;
 pub(super) const NEWEST_AT: usize = 8;
 pub(super) const SEATS_AT: usize = 16;
 
-/// Size in bytes of a lease: until when it is valid, and the period.
-pub const LEASE_BYTES: usize = 16;
+/// Size in bytes of a lease: until when it is valid, the period, and the first and the last settled tick.
+pub const LEASE_BYTES: usize = 32;
 pub(super) const UNTIL_AT: usize = 0;
 pub(super) const LEASE_PERIOD_AT: usize = 8;
+pub(super) const LEASE_FIRST_AT: usize = 16;
+pub(super) const LEASE_LAST_AT: usize = 24;
 
 /// Permission for the program to forward. The process that publishes tables renews it. If that process is stopped or
 /// slow, the lease runs out and packets go to the sockets, so no table is used for longer than a thread would use it.
+/// It is for [settled](crate::balance::Settled) ticks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The table is valid until this time, in nanoseconds of the monotonic clock.
@@ -150,6 +153,10 @@ pub struct Lease {
 impl Lease {
     /// Indices of `until` and `period` in the map, in units of 8 bytes.
     pub const PLACES: (usize, usize) = (UNTIL_AT / 8, LEASE_PERIOD_AT / 8);
+    /// Indices of the first and the last settled tick. The program reads the first, the last, and the first again, and
+    /// passes the packet if that has changed; then it looks up the table. So write `u64::MAX` to the first before the last
+    /// is changed, and give out a table before the ticks that are settled by it.
+    pub const TICKS: [usize; 2] = [LEASE_FIRST_AT / 8, LEASE_LAST_AT / 8];
 }
 
 /// The sum of the counters of all CPUs.

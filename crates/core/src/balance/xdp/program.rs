@@ -2,7 +2,9 @@
 
 mod rewrite;
 
-use super::image::{CALENDAR_AT, KIND, LEASE_PERIOD_AT, MEMBER_AT, SELECT_AT, UNTIL_AT};
+use super::image::{
+    CALENDAR_AT, KIND, LEASE_FIRST_AT, LEASE_LAST_AT, LEASE_PERIOD_AT, MEMBER_AT, SELECT_AT, UNTIL_AT,
+};
 use super::maps::{MapName, Program};
 use super::{checksum, search};
 use crate::balance::{MEMBERS, SLOTS};
@@ -33,6 +35,8 @@ const LABEL_SUM: i16 = -56;
 const LABEL_PORT: i16 = -64;
 const NEW_DATAGRAM: i16 = -72;
 const HEADERS: i16 = -128;
+const FIRST_SETTLED: i16 = -136;
+const LAST_SETTLED: i16 = -144;
 
 /// The interface on which packets arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,6 +271,13 @@ impl Writer<'_> {
         self.asm.jump_if(If::Above, R0, R2, self.pass);
         self.asm.load(Double, R2, R1, LEASE_PERIOD_AT);
         self.asm.store_slot(Double, PERIOD, R2);
+        // The ticks are read before the table: they are settled by it, or by a later one that agrees.
+        self.asm.load(Double, R2, R1, LEASE_FIRST_AT);
+        self.asm.load(Double, R3, R1, LEASE_LAST_AT);
+        self.asm.load(Double, R4, R1, LEASE_FIRST_AT);
+        self.asm.jump_if(If::NotEqual, R2, R4, self.pass);
+        self.asm.store_slot(Double, FIRST_SETTLED, R2);
+        self.asm.store_slot(Double, LAST_SETTLED, R3);
     }
 
     /// Set `R8` to the image of the table.
@@ -329,9 +340,13 @@ impl Writer<'_> {
         self.asm.store_slot(Double, TICK, R4);
     }
 
-    /// Set `R9` to the member of the slot `R5` in the calendar of the tick `R4`.
+    /// Set `R9` to the member of the slot `R5` in the calendar of the tick `R4`, which is to be settled.
     fn member(&mut self) {
         let pass = self.pass;
+        self.asm.load_slot(Double, R1, FIRST_SETTLED);
+        self.asm.jump_if(If::Above, R1, R4, pass);
+        self.asm.load_slot(Double, R1, LAST_SETTLED);
+        self.asm.jump_if(If::Below, R1, R4, pass);
         search::epoch(self.asm, pass);
         self.asm.set(R1, R0);
         self.asm.compute(Op::Left, R1, 2);

@@ -56,7 +56,8 @@ impl DataPlane {
     ) -> io::Result<bool> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (tables, table) = (self.shared.tables(), self.shared.table().to_bytes());
+        let (tables, table) = self.shared.in_use();
+        let table = table.to_bytes();
         write_json(stream, HELLO, &Hello { id: self.id, data: self.data.clone(), tables, table })?;
         let (from, shared) = (stream.try_clone()?, Arc::clone(&self.shared));
         let tables = std::thread::Builder::new().name("balance-tables".to_owned());
@@ -73,12 +74,16 @@ impl DataPlane {
             }
         })?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let mut out = Outbox::default();
+        let (mut out, mut settled) = (Outbox::default(), None);
         while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             std::thread::sleep(REPORT_INTERVAL);
             // A second controller is turned away.
             drop(listener.accept());
             if out.is_empty() {
+                let (number, table) = self.shared.in_use();
+                if settled.replace(number) != Some(number) {
+                    out.put(SETTLED, &[&number.to_be_bytes()[..], &table.to_bytes()].concat());
+                }
                 let ticks = self.shared.take_ticks();
                 out.put_json(DONE, &Told::new(self.shared.merged(), ticks))?;
             }
@@ -136,6 +141,7 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 pub(super) const HELLO: u8 = b'H';
 pub(super) const TABLE: u8 = b'T';
 pub(super) const DONE: u8 = b'D';
+pub(super) const SETTLED: u8 = b'S';
 pub(super) const END: u8 = b'E';
 
 #[derive(Serialize, Deserialize)]
@@ -225,7 +231,16 @@ pub(super) fn write_json(to: &UnixStream, letter: u8, what: &impl Serialize) -> 
     write(to, letter, &serde_json::to_vec(what)?)
 }
 
-/// A message on its way to a reader that may not read for a while, for instance because it is stopped. It is sent as far as
+/// A table, and its number before it.
+pub(super) fn numbered(octets: &[u8]) -> io::Result<(u64, Arc<Table>)> {
+    let bad = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let (number, octets) =
+        octets.split_first_chunk().ok_or_else(|| bad("a table without a number".to_owned()))?;
+    let table = Table::from_bytes(octets).map_err(|error| bad(error.to_string()))?;
+    Ok((u64::from_be_bytes(*number), Arc::new(table)))
+}
+
+/// Messages on their way to a reader that may not read for a while, for instance because it is stopped. It is sent as far as
 /// the socket takes it, and continued later, so that the reader never meets half of one.
 #[derive(Default)]
 pub(super) struct Outbox {
@@ -239,9 +254,14 @@ impl Outbox {
         self.octets.is_empty()
     }
 
-    /// The next message.
+    /// One more message.
+    pub(super) fn put(&mut self, letter: u8, octets: &[u8]) {
+        self.octets.extend(message(letter, octets));
+    }
+
+    /// One more message.
     pub(super) fn put_json(&mut self, letter: u8, what: &impl Serialize) -> io::Result<()> {
-        (self.octets, self.sent) = (message(letter, &serde_json::to_vec(what)?), 0);
+        self.put(letter, &serde_json::to_vec(what)?);
         Ok(())
     }
 
