@@ -680,7 +680,8 @@ fn a_destination_that_fails_is_told_and_cleaned() {
     const LEAVE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
     const MADE: &str = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
     // What it answers to PUT; what it says that it has then; how the copy ends, and whether it is asked to remove something.
-    let cases: [(fn() -> Act, &str, &str, usize); 8] = [
+    type Case = (fn() -> Act, &'static str, &'static str, usize);
+    let cases: [Case; 8] = [
         (
             || Act::Say(b"HTTP/1.1 507 Full\r\nContent-Length: 4\r\n\r\nfull".to_vec()),
             "404 None",
