@@ -41,6 +41,7 @@ pub(crate) mod status;
 pub(crate) mod stored;
 #[cfg(feature = "services")]
 pub(crate) mod top;
+#[cfg(feature = "services")]
 pub(crate) mod transfers;
 #[cfg(not(all(feature = "experiments", feature = "mount", feature = "services")))]
 pub(crate) mod unbuilt;
@@ -50,5 +51,5 @@ pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{
     self as balance, self as balancer, self as joining, self as schedule, self as serve, self as status,
-    self as top,
+    self as top, self as transfers,
 };
