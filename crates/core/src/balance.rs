@@ -56,6 +56,7 @@ mod predict;
 mod refusal;
 mod settled;
 mod table;
+mod tick_range;
 mod worker;
 pub mod xdp;
 
@@ -67,6 +68,7 @@ pub use governor::{Gains, Governor, Load, Pid, WINDOW};
 pub use member::{Kind, MEMBERS, Member, PortRange, Reach, Seat, Unusable};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Ticks, Traffic};
-pub use settled::{FRONTS, Settled, TickRange};
+pub use settled::{FRONTS, Settled};
 pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, Routed, SlotSelect, Table};
+pub use tick_range::TickRange;
 pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

@@ -31,6 +31,7 @@
 //! have new calendars on purpose.
 
 use super::table::{Epoch, Table};
+use super::tick_range::TickRange;
 use crate::placement::Nanos;
 use std::sync::Arc;
 
@@ -46,33 +47,6 @@ const JUMP: Nanos = Nanos(3_000_000_000);
 const JUMP_TICKS: u64 = 1 << 20;
 /// The rate of the ticks is measured over this time to twice this time.
 const MEASURED: Nanos = Nanos(2_000_000_000);
-
-/// A range of ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TickRange {
-    first: u64,
-    last: u64,
-}
-
-impl TickRange {
-    /// No ticks.
-    pub const NONE: TickRange = TickRange { first: 1, last: 0 };
-    /// All ticks.
-    pub const ALL: TickRange = TickRange { first: 0, last: u64::MAX };
-
-    /// Whether `tick` is one of them.
-    #[inline]
-    #[must_use]
-    pub fn contains(self, tick: u64) -> bool {
-        self.first <= tick && tick <= self.last
-    }
-
-    /// The first and the last of them; the first is above the last if there are none.
-    #[must_use]
-    pub fn ends(self) -> (u64, u64) {
-        (self.first, self.last)
-    }
-}
 
 /// A range of settled ticks.
 #[derive(Clone, Copy, Debug)]

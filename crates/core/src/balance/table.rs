@@ -11,7 +11,7 @@ use super::allow::AllowList;
 use super::calendar::{Calendar, SLOTS};
 use super::member::{MEMBERS, Member, PortRange, Seat};
 use super::refusal::{Counters, Refusal};
-use super::settled::TickRange;
+use super::tick_range::TickRange;
 use crate::hint::Hint;
 use crate::placement::Reject;
 use crate::wire::labelled::{Label, Labelled};
