@@ -56,8 +56,8 @@ impl DataPlane {
     ) -> io::Result<bool> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (tables, table) = self.shared.in_use();
-        let table = table.to_bytes();
+        let (number, table) = self.shared.in_use();
+        let (tables, table) = (number, table.to_bytes());
         write_json(stream, HELLO, &Hello { id: self.id, data: self.data.clone(), tables, table })?;
         let (from, shared) = (stream.try_clone()?, Arc::clone(&self.shared));
         let tables = std::thread::Builder::new().name("balance-tables".to_owned());
@@ -74,7 +74,8 @@ impl DataPlane {
             }
         })?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let (mut out, mut settled) = (Outbox::default(), None);
+        // The table of the greeting is known.
+        let (mut out, mut settled) = (Outbox::default(), Some(number));
         while !tables.is_finished() && !stop.load(Ordering::Acquire) && self.fault().is_none() {
             std::thread::sleep(REPORT_INTERVAL);
             // A second controller is turned away.
