@@ -463,6 +463,14 @@ impl Words {
         unsafe { word.as_ref() }.load(Ordering::Acquire)
     }
 
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[AtomicU64] {
+        // SAFETY: so many are mapped as long as `self` lives, and everyone writes them as atomics, or as bytes whose value is
+        // anyone's: the kernel's copies are not known to the compiler.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {

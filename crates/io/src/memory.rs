@@ -345,7 +345,7 @@ impl Pool {
 
 /// Reject a size that might trigger the kernel's out-of-memory killer.
 /// Whether the machine has so much memory for `what`; if not, the error has the remedy.
-fn check_available(bytes: u64, what: &str, remedy: &str) -> io::Result<()> {
+pub(crate) fn check_available(bytes: u64, what: &str, remedy: &str) -> io::Result<()> {
     let Some(available) = meminfo("MemAvailable:") else { return Ok(()) };
     // Huge pages reserved by the administrator do not count as available, but the pool can use them.
     let huge = meminfo("HugePages_Free:").map_or(0, |kib| kib / 1024 * (2 << 20));

@@ -7,10 +7,26 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use skyhaul_core::hint::Hint;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Waits until one of these is readable, at most so long, or until a signal. Returns whether one is.
+///
+/// # Errors
+/// A system error.
+pub fn wait_for(those: &[BorrowedFd<'_>], most: Duration) -> io::Result<bool> {
+    let mut all: Vec<PollFd<'_>> =
+        those.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let most = Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: most.subsec_nanos().into() };
+    match poll(&mut all, Some(&most)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// An eventfd, set or clear.
 #[derive(Debug)]
@@ -64,15 +80,10 @@ impl AsFd for Wake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, poll};
-
     #[test]
     fn it_is_readable_while_it_is_set() {
         let wake = Wake::new().unwrap();
-        let readable = || {
-            let mut fds = [PollFd::new(&wake, PollFlags::IN)];
-            poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
-        };
+        let readable = || wait_for(&[wake.as_fd()], Duration::ZERO).unwrap();
         wake.clear().unwrap();
         assert!(!readable());
         wake.set().unwrap();

@@ -20,8 +20,10 @@
 mod address;
 mod client;
 mod driver;
+mod kernel;
 mod memory;
 mod message;
+mod placing;
 mod read;
 mod report;
 mod serve;
@@ -35,7 +37,7 @@ pub use memory::SourceBytes;
 pub use message::ServedMessage;
 pub use read::{RdmaReadOptions, ReadProgress, read};
 pub use report::{
-    ConnectionReport, DatagramReport, LossReport, RdmaClientReport, RdmaReadReport, RdmaServeReport,
+    ConnectionReport, DatagramReport, LossReport, PlacementTier, RdmaClientReport, RdmaReadReport, RdmaServeReport,
     RdmaWriteReport, RegionReport, VerifyReport,
 };
 pub use serve::{RdmaServer, ServeOptions, ServeProgress};

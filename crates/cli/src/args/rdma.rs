@@ -3,11 +3,11 @@
 use super::limits::{
     DESTINATION, HOST, OutputArgs, PACE, SOURCE, TESTING, WHEN, at_least_one, from_to, some,
 };
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Size, Span};
-use skyhaul::rdma::{RdmaAddress, RegionSpec};
+use skyhaul::rdma::{PlacementTier, RdmaAddress, RegionSpec};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -39,6 +39,26 @@ pub(crate) struct RdmaPathArgs {
     pub(crate) crc: bool,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PlacementTierArg {
+    /// The kernel if it can, else this process
+    Auto,
+    /// This process, from trains of datagrams
+    Stage,
+    /// A program in the kernel; this process if there cannot be one, and the report says why
+    Bpf,
+}
+
+impl From<PlacementTierArg> for PlacementTier {
+    fn from(tier: PlacementTierArg) -> PlacementTier {
+        match tier {
+            PlacementTierArg::Auto => PlacementTier::Auto,
+            PlacementTierArg::Stage => PlacementTier::Stage,
+            PlacementTierArg::Bpf => PlacementTier::Bpf,
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct RdmaServeArgs {
     /// Address to listen on, like rdma+udp://10.0.0.1:7000; port 0 is any
@@ -53,6 +73,9 @@ pub(crate) struct RdmaServeArgs {
     /// Accept this many connections, and stop when they have ended
     #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 ends with the first connection"), help_heading = WHEN)]
     pub(crate) connections: Option<u64>,
+    /// Who places what peers write: this process (stage), or the kernel if it can (auto, bpf; needs CAP_BPF)
+    #[arg(long, value_enum, default_value_t = PlacementTierArg::Stage, help_heading = HOST)]
+    pub(crate) tier: PlacementTierArg,
     /// Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs
     #[arg(long, help_heading = TESTING)]
     pub(crate) verify: bool,

@@ -39,6 +39,7 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
         faults: args.faults,
         datagram_bytes: args.path.packet,
         crc: args.path.crc,
+        tier: args.tier.into(),
     })?;
     let mut line = Progress::new(args.output.quiet);
     for region in &args.region {
@@ -101,6 +102,12 @@ fn served(report: &RdmaServeReport) -> String {
         let _ = writeln!(out, "    and {more} more: see --json");
     }
     datagrams(&mut out, &report.datagrams);
+    let placed = &report.datagrams;
+    let _ = writeln!(
+        out,
+        "  placing: {}; {} of {} datagrams placed by the kernel, which counts {} arrivals as errors for that",
+        report.placing, placed.placed_by_kernel, placed.placed, placed.counted_as_errors
+    );
     if let Some(verify) = &report.verify {
         let _ = writeln!(
             out,

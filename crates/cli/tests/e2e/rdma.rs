@@ -7,14 +7,7 @@ use serde_json::Value;
 /// A server with this line, and its address.
 #[track_caller]
 fn serve(line: &str) -> (Job, String) {
-    let mut job = Job::start(&words(&format!("rdma serve --listen rdma+udp://127.0.0.1:0 --json {line}")));
-    let address = wait_for("the server to listen", || {
-        let said = job.stderr();
-        let found = said.lines().find_map(|line| Some(line.split_once(" at ")?.1.to_owned()));
-        assert!(found.is_some() || job.is_running(), "it ended: {said}");
-        found
-    });
-    (job, address)
+    listening(Job::start(&words(&format!("rdma serve --listen rdma+udp://127.0.0.1:0 --json {line}"))))
 }
 
 fn lost_on_purpose(report: &Value) -> u64 {
@@ -108,7 +101,7 @@ fn a_server_that_is_killed_ends_its_peers() {
     let writer = Job::start(&words(&format!("rdma write {address} --pattern --rate 20Mbps --json")));
     let reader =
         Job::start(&words(&format!("rdma read {address} --deadline 200ms --faults loss=0.5,seed=1 --json")));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
     job.signal(Signal::KILL);
     job.finish();
     let written = writer.finish().expect(1).json();
@@ -145,4 +138,129 @@ fn what_cannot_be_done_is_said() {
     for one in served["connections"].as_array().unwrap() {
         assert_eq!(one["closed_by"], "peer", "{served}");
     }
+}
+
+/// What a server of this tier reports of a writer with these faults, and the bytes of its region.
+fn served(tier: &str, host: &str, line: &str) -> (Value, Value, Vec<u8>) {
+    let words = words(&format!(
+        "rdma serve --listen rdma+udp://{host}:0 --json --region vis:4MiB:read,write --verify --tier {tier}"
+    ));
+    let (job, address) = listening(Job::start(&words));
+    let written = run(&format!("rdma write {address} --pattern --json {line}")).expect(0).json();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("region");
+    run(&format!("rdma read {address} --deadline 20s --output {}", file.display())).expect(0);
+    job.signal(Signal::INT);
+    let served = job.finish().expect(0).json();
+    assert_eq!(number(&served["datagrams"]["kernel_drops"]), 0, "this host was too late: {served}");
+    assert_eq!(number(&served["verify"]["different_bytes"]), 0, "{served}");
+    (served, written, std::fs::read(file).unwrap())
+}
+
+/// A job that says where it listens.
+#[track_caller]
+fn listening(mut job: Job) -> (Job, String) {
+    let address = wait_for("the server to listen", || {
+        let said = job.stderr();
+        let found = said.lines().find_map(|line| Some(line.split_once(" at ")?.1.to_owned()));
+        assert!(found.is_some() || job.is_running(), "it ended: {said}");
+        found
+    });
+    (job, address)
+}
+
+/// Whether the kernel places; if it is not allowed to here, that is said.
+fn places(served: &Value) -> bool {
+    let placing = served["placing"].as_str().unwrap();
+    if placing.contains("(forbidden)") {
+        eprintln!("SKIPPED: {placing}");
+        return false;
+    }
+    assert!(placing.starts_with("bpf"), "{placing}");
+    true
+}
+
+#[test]
+fn the_kernel_and_this_process_place_the_same() {
+    for (host, line) in [
+        ("127.0.0.1", "--imm --faults loss=0.001,seed=5"),
+        ("127.0.0.1", "--faults loss=0.01,seed=6"),
+        ("[::1]", "--imm --faults loss=0.03,seed=7"),
+        ("[::1]", "--faults loss=0.1,seed=8"),
+        ("127.0.0.1", "--imm --faults loss=0.02,duplicate=0.03,seed=9"),
+        ("127.0.0.1", "--faults loss=0.01,duplicate=0.02,reorder=8,seed=10"),
+    ] {
+        let line = format!("--message 60KiB --messages 150 --rate 400Mbps --packet 3000 {line}");
+        let (by_stage, written, bytes) = served("stage", host, &line);
+        let (by_kernel, again, same) = served("bpf", host, &line);
+        if !places(&by_kernel) {
+            return;
+        }
+        for field in
+            ["segments_sent", "lost_on_purpose_ranges", "duplicated_on_purpose", "reordered_on_purpose"]
+        {
+            assert_eq!(written["datagrams"][field], again["datagrams"][field], "the same was sent: {field}");
+        }
+        assert!(bytes == same, "{host} {line}: other bytes");
+        for field in
+            ["complete", "incomplete", "lost", "losses", "written_bytes", "datagrams_lost", "immediates"]
+        {
+            assert_eq!(by_stage[field], by_kernel[field], "{host} {line}: {field}");
+        }
+        let [one, other] = [&by_stage, &by_kernel].map(|report| &report["datagrams"]);
+        // Control is not compared: requests are repeated while a server is slow.
+        for field in ["placed", "placed_bytes", "refused", "consumed"] {
+            assert_eq!(one[field], other[field], "{host} {line}: {field}");
+        }
+        let [placed, in_kernel] = ["placed", "placed_by_kernel"].map(|field| number(&other[field]));
+        assert!(in_kernel > placed / 2, "{host} {line}: {in_kernel} of {placed}");
+        assert_eq!(number(&other["placed_late_by_kernel"]), 0);
+        assert!(number(&other["counted_as_errors"]) > 0);
+        assert_eq!(number(&one["placed_by_kernel"]) + number(&one["counted_as_errors"]), 0);
+    }
+}
+
+/// Datagrams without anything that asks for attention wake nobody: the server sleeps until its turn or a watermark.
+#[test]
+fn writes_that_need_no_attention_wake_nobody() {
+    let (job, address) = serve("--region vis:64MiB:write --tier bpf --connections 1");
+    let line = "--pattern --message 64KiB --messages 400 --rate 400Mbps --packet 8972 --json";
+    let written = run(&format!("rdma write {address} {line}")).expect(0).json();
+    let served = job.finish().expect(0).json();
+    if !places(&served) {
+        return;
+    }
+    let datagrams = &served["datagrams"];
+    assert_eq!(number(&served["complete"]), 400, "{served}");
+    let passed = number(&datagrams["placed"]) - number(&datagrams["placed_by_kernel"]);
+    let segments = number(&written["datagrams"]["segments"]);
+    assert!(segments >= 3200 && passed * 20 < segments, "{passed} of {segments} went up the socket");
+    // One for each datagram, or train of them, would be 400 at least.
+    let woken = number(&served["voluntary_switches"]);
+    assert!(woken < 100, "{woken}");
+}
+
+#[test]
+fn without_the_privilege_this_process_places_and_says_why() {
+    let mut command = std::process::Command::new("setpriv");
+    let binary = std::env::var_os("SKYHAUL_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into());
+    // A process without the right, whoever runs the test.
+    if rustix::process::geteuid().is_root() {
+        command.args(["--bounding-set", "-bpf,-sys_admin", "--"]);
+    } else {
+        command.arg("--");
+    }
+    command.arg(binary).env("SKYHAUL_CONFIG", "/dev/null").args(words(
+        "rdma serve --listen rdma+udp://127.0.0.1:0 --json --region a:1MiB:write --verify --connections 1 --tier bpf",
+    ));
+    if std::process::Command::new("setpriv").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: there is no setpriv; apt-get install util-linux");
+    }
+    let (job, address) = listening(Job::of(command));
+    run(&format!("rdma write {address} --pattern --messages 8 --rate 100Mbps --json")).expect(0);
+    let served = job.finish().expect(0).json();
+    let placing = served["placing"].as_str().unwrap();
+    assert!(placing.starts_with("stage: no placement in the kernel (forbidden)"), "{placing}");
+    assert!(placing.contains("hint: run as root, or with CAP_BPF"), "{placing}");
+    assert_eq!((number(&served["complete"]), number(&served["datagrams"]["placed_by_kernel"])), (8, 0));
 }

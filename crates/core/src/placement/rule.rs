@@ -12,7 +12,7 @@
 //!
 //! | the packet | becomes |
 //! |---|---|
-//! | shorter than the rule's head | refused: `truncated` |
+//! | empty, or shorter than the rule's head | refused: `truncated` |
 //! | fails a test | what the test says: refused, or passed up the socket |
 //! | of an object that has ended, or of a slot that is closed | refused: `late` |
 //! | of an object whose slot is not open for it yet, or far behind | passed |
@@ -20,6 +20,8 @@
 //! | contradicts the size or the place of its object | refused: `wrong_size`, `outside`, `bad_field` |
 //! | whose unit has been claimed | refused: `duplicate`; or passed, if the rule says so |
 //! | else | placed, and counted in its slot |
+//!
+//! A rule that does not [refuse](PlacementRule::refuses) passes what is short, late or contradictory.
 //!
 //! [`PlacementRule::judge`] is the meaning of a rule; [`program`] makes the same of it for the kernel. Packets that are passed
 //! are the caller's to place or to refuse, with the engine that has always done it.
@@ -153,14 +155,14 @@ pub enum RuleStep {
 pub enum RuleTarget {
     /// Each slot has memory of its own, an element of the arena.
     Slot,
-    /// Anywhere in an arena of elements of `1 << element_bits` bytes that follow each other.
+    /// Anywhere in an arena of elements of `element_bytes` bytes that follow each other.
     At {
         /// Where the payload goes.
         address: RuleValue,
         /// The same for all packets of an object: where the object begins, less than 2⁶⁴ − 1.
         anchor: RuleValue,
-        /// Size of an element, at most 29 bits.
-        element_bits: u8,
+        /// Size of an element, less than 2²⁹: a power of two if there are several.
+        element_bytes: u32,
         /// Elements.
         elements: u32,
     },
@@ -225,6 +227,9 @@ pub struct PlacementRule {
     pub target: RuleTarget,
     /// What becomes of a packet whose unit has arrived.
     pub repeated: Otherwise,
+    /// Whether packets that are too short, late, or contradict their object are refused here. Otherwise they are passed, to
+    /// an engine that says why it refuses them; only empty ones are refused, which would be taken for a wake.
+    pub refuses: bool,
     /// The slots.
     pub shape: SlotShape,
     /// Numbers that the steps use and that may change.
@@ -315,8 +320,13 @@ impl PlacementRule {
     pub fn arena(&self) -> (usize, u32) {
         match self.target {
             RuleTarget::Slot => (self.shape.slot_bytes(), self.shape.slots),
-            RuleTarget::At { element_bits, elements, .. } => (1 << element_bits, elements),
+            RuleTarget::At { element_bytes, elements, .. } => (element_bytes as usize, elements),
         }
+    }
+
+    /// What becomes of a packet for this reason, if [`refuses`](Self::refuses) says no other.
+    pub(crate) fn doubt(&self, why: Reject) -> Otherwise {
+        if self.refuses { Otherwise::Refuse(why) } else { Otherwise::Pass }
     }
 
     /// Checks what interpreter and program take for granted.
@@ -359,6 +369,9 @@ impl PlacementRule {
         // The verifier follows offsets into one value below 2²⁹.
         if element >= 1 << 29 || self.shape.words() * 8 * slots as usize >= 1 << 29 {
             return Err(BadRule("a slot or its state is too large"));
+        }
+        if elements > 1 && matches!(self.target, RuleTarget::At { .. }) && !element.is_power_of_two() {
+            return Err(BadRule("several elements of a size that is no power of two"));
         }
         if element < unit_bytes as usize || self.head_bytes > MAX_HEAD_BYTES || self.head_bytes == 0 {
             return Err(BadRule("an element smaller than a unit, or a head that is too long"));

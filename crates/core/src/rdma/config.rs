@@ -31,6 +31,8 @@ pub struct RdmaConfig {
     pub max_read_bytes: u32,
     /// Maximum number of operations of a connection that wait to be sent.
     pub queue: usize,
+    /// Number of the newest datagrams of a connection that are tracked, to tell lost ones from late ones and duplicates: 64 to 2²⁴.
+    pub datagrams: usize,
     /// Ask for a CRC on every datagram (UC).
     pub crc: bool,
     /// Ask whether a silent peer is still there after this time; it is given up after four times that. `None`: never.
@@ -59,6 +61,7 @@ impl Default for RdmaConfig {
             outbound_reads: 16,
             max_read_bytes: 16 << 20,
             queue: 1024,
+            datagrams: 1024,
             crc: false,
             keep_alive: None,
             retry: Nanos(50_000_000),

@@ -18,8 +18,6 @@ use crate::wire::rdma::shim::{OPTION_CRC, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Number of the newest datagrams that are tracked, to tell lost ones from late ones and duplicates.
-const NUMBERS: usize = 1024;
 /// STags of one Read that answers may still use.
 const MAX_SINKS: usize = 64;
 /// A silent peer is given up after this many times the time of the keep-alive.
@@ -82,7 +80,7 @@ impl Connection {
             outbound: Outbound::default(),
             receives: VecDeque::new(),
             reads: BTreeMap::new(),
-            meter: SequenceMeter::exact(NUMBERS, Some(1)),
+            meter: SequenceMeter::exact(config.datagrams, Some(1)),
             repeat: None,
             deadline: None,
             heard: now,

@@ -2,6 +2,8 @@
 
 mod arrive;
 mod leave;
+mod placed;
+mod train;
 
 use super::config::RdmaConfig;
 use super::connection::{Connection, State};

@@ -43,6 +43,22 @@ struct Numbers {
     floor: u64,
 }
 
+/// Segments of a Write (UC) that continue one another, or a single one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteRun {
+    pub(super) msn: u32,
+    /// In its message.
+    pub(super) offset: u64,
+    pub(super) stag: u32,
+    /// In its region.
+    pub(super) to: u64,
+    pub(super) length: u64,
+    /// The end of the message is in it.
+    pub(super) is_last: bool,
+    pub(super) is_bound: bool,
+    pub(super) datagrams: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Inbound {
     window: KeyedWindow<Landing>,
@@ -74,6 +90,11 @@ impl Inbound {
         });
         let numbers = [Numbers { next: 1, floor: 1 }; 4];
         Inbound { window, numbers, records: BTreeMap::new(), tagged: None, untagged: [0; 3] }
+    }
+
+    /// The number of the next message.
+    pub(super) fn next_message(&self) -> u64 {
+        self.numbers[0].next
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
@@ -108,15 +129,7 @@ impl Inbound {
             RdmaProfile::Tcp => self.ordered(segment, payload)?,
             RdmaProfile::Bare => self.bare(segment, payload)?,
         };
-        let target = target(&part, shared)?;
-        if part.key.source < RECORDS {
-            let source = part.key.source;
-            if part.key.number < self.numbers[source as usize - 1].floor {
-                return Err(RdmaRefusal::Late);
-            }
-            self.pass_over(source, part.key.number, shared);
-        }
-        let to = self.place(&part, target, segment.ddp.is_last(), shared)?;
+        let to = self.admit(&part, segment.ddp.is_last(), 1, shared)?;
         if shared.config.profile == RdmaProfile::Tcp {
             self.advance(segment, &part);
         }
@@ -130,6 +143,43 @@ impl Inbound {
         }
         let (connection, message) = (shared.connection, numbered(part.key));
         Ok((to.map(|to| PlaceBytes { from: segment.payload.clone(), to, connection, message }), asked))
+    }
+
+    /// Take a run of a Write: its place and the number of its message. On an error, nothing has changed but that messages
+    /// before it may have begun, as they do when its first segment is taken.
+    pub(super) fn take_run(
+        &mut self,
+        run: &WriteRun,
+        shared: &mut Shared<'_>,
+    ) -> Result<(MemorySlice, u64), RdmaRefusal> {
+        let &WriteRun { msn, offset, stag, to, length, is_last, is_bound, datagrams } = run;
+        let number = extended(msn, self.numbers[0].next).ok_or(RdmaRefusal::Late)?;
+        let end = offset.checked_add(length).ok_or(RdmaRefusal::OffsetWrap)?;
+        let behind = if is_bound { IMMEDIATE_BYTES } else { 0 };
+        let key = Key { source: NUMBERED, number };
+        let kind = PartKind::Write { stag, to, is_bound };
+        let part = Part { key, offset, length, size: is_last.then_some(end + behind), kind };
+        let place = self.admit(&part, is_last, datagrams, shared)?;
+        place.map(|place| (place, number)).ok_or(RdmaRefusal::WrongSize)
+    }
+
+    /// The place of a part of so many packets, if it may have one.
+    fn admit(
+        &mut self,
+        part: &Part,
+        is_last: bool,
+        packets: u64,
+        shared: &mut Shared<'_>,
+    ) -> Result<Option<MemorySlice>, RdmaRefusal> {
+        let target = target(part, shared)?;
+        if part.key.source < RECORDS {
+            let source = part.key.source;
+            if part.key.number < self.numbers[source as usize - 1].floor {
+                return Err(RdmaRefusal::Late);
+            }
+            self.pass_over(source, part.key.number, shared);
+        }
+        self.place(part, target, (is_last, packets), shared)
     }
 
     /// UC: the shim says all.
@@ -239,7 +289,7 @@ impl Inbound {
         &mut self,
         part: &Part,
         target: Option<MemorySlice>,
-        is_last: bool,
+        (is_last, packets): (bool, u64),
         shared: &mut Shared<'_>,
     ) -> Result<Option<MemorySlice>, RdmaRefusal> {
         let is_record = part.key.source >= RECORDS;
@@ -265,6 +315,7 @@ impl Inbound {
         if let PartKind::Answer { stag, to } = part.kind {
             note_answer(stag, to, part.length, shared)?;
         }
+        slot.of_packets(packets);
         let retired = slot.complete(shared.now);
         if !is_record {
             let numbers = &mut self.numbers[part.key.source as usize - 1];

@@ -10,7 +10,7 @@ use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::{RdmaProfile, RdmaRefusal, mpa};
 use std::net::SocketAddr;
 
-struct Known;
+pub(crate) struct Known;
 
 impl AddressProof for Known {
     fn cookie(&self, peer: SocketAddr, nonce: u64) -> [u8; 16] {
@@ -22,31 +22,31 @@ impl AddressProof for Known {
     }
 }
 
-struct Side {
-    endpoint: RdmaEndpoint,
-    memory: Vec<u8>,
-    events: Vec<RdmaEvent>,
-    connection: u32,
+pub(crate) struct Side {
+    pub(crate) endpoint: RdmaEndpoint,
+    pub(crate) memory: Vec<u8>,
+    pub(crate) events: Vec<RdmaEvent>,
+    pub(crate) connection: u32,
 }
 
-struct Pair {
-    sides: [Side; 2],
-    now: Nanos,
+pub(crate) struct Pair {
+    pub(crate) sides: [Side; 2],
+    pub(crate) now: Nanos,
     random: u64,
     /// Datagrams on their way: to which side.
-    flying: Vec<(usize, Vec<u8>)>,
+    pub(crate) flying: Vec<(usize, Vec<u8>)>,
 }
 
-fn address(side: usize) -> SocketAddr {
+pub(crate) fn address(side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7000 + side as u16))
 }
 
-fn slice(start: u64, length: u64) -> MemorySlice {
+pub(crate) fn slice(start: u64, length: u64) -> MemorySlice {
     MemorySlice { memory: 0, start, length }
 }
 
 impl Pair {
-    fn new(config: RdmaConfig) -> Pair {
+    pub(crate) fn new(config: RdmaConfig) -> Pair {
         let side = |fill: u8| Side {
             endpoint: RdmaEndpoint::new(config),
             memory: (0..4096).map(|at| if fill == 0 { 0 } else { (at % 251) as u8 }).collect(),
@@ -66,7 +66,11 @@ impl Pair {
         pair
     }
 
-    fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
+    pub(crate) fn with<T>(
+        &mut self,
+        side: usize,
+        f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T,
+    ) -> T {
         let mut state = self.random;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -79,7 +83,7 @@ impl Pair {
     }
 
     /// What a side has to send is on its way.
-    fn send(&mut self, side: usize) {
+    pub(crate) fn send(&mut self, side: usize) {
         // An accept is an answer to an event, and goes out with what is sent now.
         self.take_events(side);
         while let Some(RdmaTransmit { payload, .. }) = {
@@ -97,7 +101,7 @@ impl Pair {
         self.take_events(side);
     }
 
-    fn take_events(&mut self, side: usize) {
+    pub(crate) fn take_events(&mut self, side: usize) {
         while let Some(event) = self.sides[side].endpoint.poll_event() {
             if let RdmaEvent::Requested { connection, .. } = event {
                 self.sides[side].connection = connection;
@@ -121,7 +125,7 @@ impl Pair {
         }
     }
 
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         loop {
             (0..2).for_each(|side| self.send(side));
             if self.flying.is_empty() {
@@ -133,7 +137,7 @@ impl Pair {
         }
     }
 
-    fn wait(&mut self, nanoseconds: u64) {
+    pub(crate) fn wait(&mut self, nanoseconds: u64) {
         self.now = self.now.plus(Nanos(nanoseconds));
         (0..2).for_each(|side| self.with(side, |e, c| e.handle_timeout(c)));
         self.run();
@@ -148,7 +152,7 @@ impl Pair {
     }
 }
 
-fn config(profile: RdmaProfile) -> RdmaConfig {
+pub(crate) fn config(profile: RdmaProfile) -> RdmaConfig {
     RdmaConfig { profile, datagram_bytes: 200, ..RdmaConfig::default() }
 }
 

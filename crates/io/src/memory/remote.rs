@@ -14,16 +14,25 @@
 //! ```
 
 use super::check_available;
+use crate::bpf::Words;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes in a word.
 const WORD: usize = 8;
 
+#[derive(Debug)]
+enum Held {
+    Own(Box<[AtomicU64]>),
+    /// Those of a program in the kernel, from this one on.
+    Shared(Arc<Words>, usize),
+}
+
 /// The memory: zero at first.
 #[derive(Debug)]
 pub struct RemoteMemory {
-    words: Box<[AtomicU64]>,
+    held: Held,
     length: u64,
 }
 
@@ -35,7 +44,14 @@ impl RemoteMemory {
     pub fn new(length: u64) -> io::Result<RemoteMemory> {
         check_available(length, "a region", "use a smaller one")?;
         let count = usize::try_from(length.div_ceil(WORD as u64)).map_err(io::Error::other)?;
-        Ok(RemoteMemory { words: (0..count).map(|_| AtomicU64::new(0)).collect(), length })
+        let held = Held::Own((0..count).map(|_| AtomicU64::new(0)).collect());
+        Ok(RemoteMemory { held, length })
+    }
+
+    /// A part of memory that a program in the kernel writes too: from word `first` on, so many bytes. They are there.
+    pub(crate) fn shared(words: Arc<Words>, first: usize, length: u64) -> RemoteMemory {
+        debug_assert!(first + (length as usize).div_ceil(WORD) <= words.count());
+        RemoteMemory { held: Held::Shared(words, first), length }
     }
 
     /// Its length in bytes.
@@ -48,7 +64,10 @@ impl RemoteMemory {
     /// memory, and takes what it reads for what it is: each byte before or after a write.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        &self.words
+        match &self.held {
+            Held::Own(words) => words,
+            Held::Shared(words, first) => &words.all()[*first..],
+        }
     }
 
     fn check(&self, at: u64, length: usize) -> usize {
@@ -72,7 +91,7 @@ impl RemoteMemory {
         let first = first + usize::from(skip > 0);
         let (whole, tail) = rest.as_chunks::<WORD>();
         let count = whole.len();
-        for (word, bytes) in self.words[first..first + count].iter().zip(whole) {
+        for (word, bytes) in self.words()[first..first + count].iter().zip(whole) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
         if !tail.is_empty() {
@@ -88,7 +107,7 @@ impl RemoteMemory {
             Some(u64::from_ne_bytes(word))
         };
         // It always returns a word.
-        let _ = self.words[word].fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+        let _ = self.words()[word].fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
     /// Copies the bytes from byte `at` on.
@@ -106,7 +125,7 @@ impl RemoteMemory {
         let first = first + usize::from(skip > 0);
         let (whole, tail) = rest.as_chunks_mut::<WORD>();
         let count = whole.len();
-        for (word, bytes) in self.words[first..first + count].iter().zip(whole) {
+        for (word, bytes) in self.words()[first..first + count].iter().zip(whole) {
             *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
         }
         if !tail.is_empty() {
@@ -115,7 +134,7 @@ impl RemoteMemory {
     }
 
     fn bytes_of(&self, word: usize) -> [u8; WORD] {
-        self.words[word].load(Ordering::Relaxed).to_ne_bytes()
+        self.words()[word].load(Ordering::Relaxed).to_ne_bytes()
     }
 }
 

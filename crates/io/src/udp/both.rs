@@ -129,7 +129,11 @@ impl Both {
         }
     }
 
-    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
+    /// Another descriptor of the socket.
+    ///
+    /// # Errors
+    /// If no file descriptor is free.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.socket.as_fd().try_clone_to_owned().map_err(self.at().failing("open a socket for"))
     }
 
@@ -197,6 +201,16 @@ impl Both {
     pub fn set_hops(&self, hops: u8) -> io::Result<()> {
         super::open::set_hops(self.socket.as_fd(), self.local.is_ipv6(), hops)
             .map_err(self.at().failing("set the time to live on"))
+    }
+
+    /// Let sockets of this user that are [connected to one peer](super::peer::beside) share the port from now on. Until then,
+    /// a second program on the port is an error, as ever.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn share_port(&self) -> io::Result<()> {
+        set(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32)
+            .map_err(self.at().failing("set SO_REUSEPORT on"))
     }
 
     /// Have the kernel note of each datagram when it arrived, and with which time to live.

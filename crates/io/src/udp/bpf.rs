@@ -19,6 +19,8 @@
 //! Limits: root or `CAP_BPF`, Linux 5.12; memory from the kernel, in pages of 4 KiB; elements below 512 MiB, any number of them.
 
 use crate::bpf::{Map, Program, Words, possible_processors};
+use crate::memory::check_available;
+use crate::memory::remote::RemoteMemory;
 use skyhaul_core::bytecode::Step;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::rule::{
@@ -28,6 +30,7 @@ use skyhaul_core::placement::rule::{
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 skyhaul_core::named! {
@@ -103,12 +106,49 @@ pub trait PlacedObjects {
     fn is_complete(&self, slot: u32) -> bool;
 }
 
+/// Memory in the kernel for payloads, mapped here. Several programs may place in it.
+#[derive(Debug)]
+pub struct PlacementArena {
+    map: Map,
+    words: Arc<Words>,
+    element_bytes: usize,
+    elements: u32,
+}
+
+impl PlacementArena {
+    /// So many elements of so many bytes, rounded up to words, all zero.
+    ///
+    /// # Errors
+    /// Why the kernel does not give it, with a hint.
+    pub fn new(element_bytes: usize, elements: u32) -> Result<PlacementArena, CannotPlace> {
+        let element_bytes = element_bytes.next_multiple_of(8);
+        check_available(element_bytes as u64 * u64::from(elements), "memory of the kernel", "use less")?;
+        let (map, words) = Map::mapped(element_bytes, elements)?;
+        Ok(PlacementArena { map, words: Arc::new(words), element_bytes, elements })
+    }
+
+    /// A part of it, as memory that peers write.
+    ///
+    /// # Panics
+    /// If it does not lie within it, or does not begin at a multiple of 8.
+    #[must_use]
+    pub fn memory(&self, start: u64, length: u64) -> RemoteMemory {
+        let end = start.checked_add(length).filter(|&end| end <= self.words.count() as u64 * 8);
+        assert!(
+            end.is_some() && start.is_multiple_of(8),
+            "{length} bytes at {start} of {}",
+            self.words.count() * 8
+        );
+        RemoteMemory::shared(Arc::clone(&self.words), (start / 8) as usize, length)
+    }
+}
+
 /// A rule at work in the kernel.
 #[derive(Debug)]
 pub struct PlacementProgram {
     rule: PlacementRule,
     program: Program,
-    arena: Words,
+    arena: Arc<Words>,
     slots: Words,
     parameters: Words,
     processors: Words,
@@ -120,17 +160,28 @@ impl PlacementProgram {
     /// # Errors
     /// Why the kernel does not place, with a hint.
     pub fn new(rule: &PlacementRule) -> Result<PlacementProgram, CannotPlace> {
+        let (element, elements) = rule.arena();
+        PlacementProgram::over(rule, &PlacementArena::new(element, elements)?)
+    }
+
+    /// The same for memory that is there, of the rule's elements.
+    ///
+    /// # Errors
+    /// Why the kernel does not place, with a hint.
+    pub fn over(rule: &PlacementRule, arena: &PlacementArena) -> Result<PlacementProgram, CannotPlace> {
         let refused = |text: String| CannotPlace { why: NoPlacement::Refused, text };
         let processors = possible_processors()?;
         let code = program(rule, processors as u32).map_err(|error| refused(error.to_string()))?;
         let (element, elements) = rule.arena();
-        let (arena_map, arena) = Map::mapped(element.next_multiple_of(8), elements)?;
+        if (element.next_multiple_of(8), elements) != (arena.element_bytes, arena.elements) {
+            return Err(refused("the memory has other elements than the rule".to_owned()));
+        }
         let words = rule.shape.words() * rule.shape.slots as usize;
         let (slots_map, slots) = Map::mapped(words * 8, 1)?;
         let (parameters_map, parameters) = Map::mapped(usize::from(rule.parameters).max(1) * 8, 1)?;
         let (processors_map, processors) = Map::mapped(processors * PROCESSOR_BYTES, 1)?;
         let steps = code.steps(|map| match map {
-            RuleMap::Arena => arena_map.number(),
+            RuleMap::Arena => arena.map.number(),
             RuleMap::Slots => slots_map.number(),
             RuleMap::Parameters => parameters_map.number(),
             RuleMap::Processors => processors_map.number(),
@@ -142,6 +193,7 @@ impl PlacementProgram {
             io::ErrorKind::ArgumentListTooLong => refused(error.to_string()),
             _ => CannotPlace::from(error),
         })?;
+        let arena = Arc::clone(&arena.words);
         Ok(PlacementProgram { rule: rule.clone(), program, arena, slots, parameters, processors })
     }
 
@@ -159,6 +211,14 @@ impl PlacementProgram {
         self.parameters.set(at.into(), value);
     }
 
+    /// Forgets counts and parameters. No socket has the program, and its slots are begun anew.
+    pub fn reset(&self) {
+        self.quiesce();
+        let words = PROCESSOR_BYTES / 8;
+        (0..self.processors.count()).filter(|at| at % words != 0).for_each(|at| self.processors.set(at, 0));
+        (0..self.parameters.count()).for_each(|at| self.parameters.set(at, 0));
+    }
+
     /// Waits until all runs that have begun are over. Later ones see what was written before.
     pub fn quiesce(&self) {
         fence(Ordering::SeqCst);
@@ -169,6 +229,27 @@ impl PlacementProgram {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Word `at` of a slot.
+    #[must_use]
+    pub fn word(&self, slot: u32, at: usize) -> u64 {
+        self.slots.get(slot as usize * self.rule.shape.words() + at)
+    }
+
+    /// Closes a slot for this object: after [`quiesce`](Self::quiesce), nothing is written for it.
+    pub fn close(&self, slot: u32, number: u64) {
+        self.slots.set(slot as usize * self.rule.shape.words() + STATE, number << 1);
+    }
+
+    /// Empties a slot that is closed, for this object; opens it, or not.
+    pub fn begin(&self, slot: u32, number: u64, is_open: bool) {
+        let words = self.rule.shape.words();
+        let first = slot as usize * words;
+        for at in (STATE + 1)..words {
+            self.slots.set(first + at, 0);
+        }
+        self.slots.set(first + STATE, number << 1 | u64::from(is_open));
     }
 
     /// The words of a slot.
@@ -200,12 +281,7 @@ impl PlacementProgram {
 
 impl PlacedObjects for PlacementProgram {
     fn open(&mut self, slot: u32, number: u64) {
-        let words = self.rule.shape.words();
-        let first = slot as usize * words;
-        for at in (STATE + 1)..words {
-            self.slots.set(first + at, 0);
-        }
-        self.slots.set(first + STATE, number << 1 | 1);
+        self.begin(slot, number, true);
     }
 
     fn take(&mut self, slot: u32) -> PlacedObject {

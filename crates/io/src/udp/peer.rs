@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io,
     net::{SocketAddr, UdpSocket},
+    os::fd::{AsFd, BorrowedFd},
 };
 
 /// Maximum number of datagrams returned, and the number of bytes kept of each.
@@ -53,6 +54,31 @@ pub fn connected(door: &UdpSocket, peer: SocketAddr) -> io::Result<(UdpSocket, V
     }
     socket.set_nonblocking(false)?;
     Ok((socket, strays))
+}
+
+/// A socket on the port of one that [shares](super::both::Both::share_port) it, which receives only from `peer` once it is
+/// connected. What others sent before that is read from it, with their addresses. `prepare` gets it before all that.
+///
+/// # Errors
+/// A system call failed: the error names the operation and the address.
+pub fn beside(
+    on: SocketAddr,
+    peer: SocketAddr,
+    buffer: u64,
+    prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<UdpSocket> {
+    let at = Endpoint::udp(on);
+    let socket = Socket::new(Domain::for_address(on), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(at.failing("open a socket for"))?;
+    socket.set_reuse_port(true).map_err(at.failing("set SO_REUSEPORT on"))?;
+    if on.is_ipv6() {
+        socket.set_only_v6(true).map_err(at.failing("set IPV6_V6ONLY on"))?;
+    }
+    super::open::size_receive_buffer(socket.as_fd(), buffer);
+    prepare(socket.as_fd()).map_err(at.failing("prepare a socket for"))?;
+    socket.bind(&SockAddr::from(on)).map_err(at.failing("bind"))?;
+    socket.connect(&SockAddr::from(peer)).map_err(Endpoint::udp(peer).failing("connect"))?;
+    Ok(socket.into())
 }
 
 /// A socket from any port to `peer`.

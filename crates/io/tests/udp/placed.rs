@@ -25,7 +25,7 @@ fn writes(is_uc: bool) -> WriteRule {
     WriteRule {
         shape: SlotShape { slots: SLOTS, units, unit_bytes: UNIT },
         regions: 2,
-        element_bits: 14,
+        element_bytes: 1 << 14,
         elements: 3,
         wake: RuleWake { completed: 2, begun: 3 },
     }
@@ -62,6 +62,8 @@ fn packet(random: &mut Seeded, is_uc: bool, base: u64) -> Vec<u8> {
             version: shim::VERSION,
             first: u16::from(unit == 0),
             conn_id: CONNECTION_NUMBER,
+            // As its sender numbers them.
+            psn: msn.wrapping_mul(UNITS).wrapping_add(unit),
             msn,
             offset,
             ..UcShim::default()

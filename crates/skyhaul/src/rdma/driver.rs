@@ -1,12 +1,15 @@
 //! An endpoint at work: its socket, its memory, its clock, its faults.
 //!
 //! ```text
-//!   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
+//!   receive: Source ─▶ handle_train ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
 //! ```
 
+mod ledger;
+mod placing;
+
 use super::address::RdmaAddress;
+use super::kernel::{Kernel, MAX_DATAGRAM_BYTES};
 use super::memory::{Memory, PATTERNS, pattern_object};
-use super::report::DatagramReport;
 use crate::auth::{Cookies, random};
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;
@@ -23,16 +26,16 @@ use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::forward::{Forwarded, Forwarder};
 use skyhaul_io::udp::send::{SendOptions, largest_datagram};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
+use skyhaul_io::wake::wait_for;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Datagrams handed to the kernel at a time.
 const BATCH: usize = 64;
-/// The longest datagram if the path would carry more: larger ones are no faster, and a lost one costs more.
-const MAX_DATAGRAM_BYTES: usize = 8972;
 /// A silent peer is asked after this time, and given up after four times that.
 const KEEP_ALIVE: Nanos = Nanos::SECOND;
 
@@ -80,6 +83,8 @@ pub(super) struct DriverOptions {
     pub(super) leaving: Option<Faults>,
     /// Read the socket this often at high rates; zero: at once.
     pub(super) gather: Duration,
+    /// Have the kernel place Writes of peers into regions of these lengths, if it can.
+    pub(super) place: Option<Vec<u64>>,
 }
 
 impl DriverOptions {
@@ -95,7 +100,8 @@ impl DriverOptions {
             ..RdmaConfig::default()
         };
         let (peer, gather) = (Some(to.endpoint.clone()), Duration::ZERO);
-        Ok(DriverOptions { listen: None, peer, config, arriving: None, leaving: None, gather })
+        let (arriving, leaving, place) = (None, None, None);
+        Ok(DriverOptions { listen: None, peer, config, arriving, leaving, gather, place })
     }
 }
 
@@ -138,6 +144,11 @@ impl Arrivals {
 pub(super) struct Driver {
     pub(super) endpoint: RdmaEndpoint,
     source: Arrivals,
+    socket: OwnedFd,
+    /// What places in the kernel, or why nothing does.
+    kernel: Result<Kernel, String>,
+    /// Of each socket.
+    buffer: u64,
     outlet: Forwarder,
     local: SocketAddr,
     memories: Vec<Memory>,
@@ -156,6 +167,8 @@ pub(super) struct Driver {
     sent_controls: Forwarded,
     ready: Vec<(RdmaTransmit, Damage)>,
     scratch: Vec<u8>,
+    /// Why the kernel refused a connection's program, the last time.
+    refused_program: Option<String>,
 }
 
 /// Where a part of a datagram lies while it is sent.
@@ -183,6 +196,13 @@ impl Driver {
         let mut send = SendOptions::default();
         send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
         let outlet = Forwarder::over(&both, &send)?;
+        let kernel = match &options.place {
+            Some(regions) => Kernel::open(regions).map_err(|why| why.to_string()),
+            None => Err("not asked for".to_owned()),
+        };
+        if kernel.is_ok() {
+            both.share_port()?;
+        }
         let source = both.source(&udp)?;
         let source = match &options.arriving {
             Some(faults) => Arrivals::Faulty(Box::new(FaultSource::new(source, faults))),
@@ -191,6 +211,9 @@ impl Driver {
         Ok(Driver {
             endpoint: RdmaEndpoint::new(RdmaConfig { keep_alive: Some(KEEP_ALIVE), ..options.config }),
             source,
+            socket: both.duplicate()?,
+            kernel,
+            buffer: udp.buffer.bytes(),
             outlet,
             local: both.local(),
             memories: Vec::new(),
@@ -206,6 +229,7 @@ impl Driver {
             sent_controls: Forwarded::default(),
             ready: Vec::with_capacity(2 * BATCH),
             scratch: Vec::new(),
+            refused_program: None,
         })
     }
 
@@ -262,25 +286,35 @@ impl Driver {
     /// The socket fails, or the system has no random numbers.
     pub(super) fn receive(&mut self, wait: Duration) -> io::Result<usize> {
         let due = self.endpoint.poll_timeout().map(|due| Duration::from_nanos(due.since(self.now()).0));
-        let wait = due.map_or(wait, |due| due.min(wait));
+        let mut wait = due.map_or(wait, |due| due.min(wait));
+        let mut is_quiet = false;
+        if self.may_sleep()
+            && let Ok(kernel) = &self.kernel
+        {
+            let sockets: Vec<_> = std::iter::once(self.socket.as_fd()).chain(kernel.sockets()).collect();
+            is_quiet = !wait_for(&sockets, wait)? && !wait.is_zero();
+            wait = Duration::ZERO;
+        }
         let Self { endpoint, source, memories, proof, numbers, began, arrived, placed, .. } = self;
         // One reading of the clock for a train: its packets came together.
         let polled = source.source().poll(wait, &mut |train| {
             let now = Nanos::from(began.elapsed());
             let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
-            for datagram in train.packets() {
-                *arrived += 1;
-                let Some(place) = endpoint.handle_datagram(*train.sender, datagram, &mut context) else {
-                    continue;
-                };
+            *arrived += train.count() as u64;
+            endpoint.handle_train(*train.sender, (train.bytes, train.stride), &mut context, &mut |run| {
                 // Peers are given places in memory of this kind only.
-                if let Some(Memory::Remote(memory)) = memories.get(place.to.memory as usize) {
-                    memory.place(place.to.start, &datagram[place.from.clone()]);
+                if let Some(Memory::Remote(memory)) = memories.get(run.bytes.to.memory as usize) {
+                    run.parts(train.bytes).for_each(|(at, payload)| memory.place(at, payload));
                 }
-                placed.iter_mut().for_each(|list| list.push(place.clone()));
-            }
+                placed.iter_mut().for_each(|list| list.push(run.bytes.clone()));
+            });
         })?;
+        let polled = polled + self.with_kernel(|kernel, hands| kernel.receive(is_quiet, hands))?;
         if self.endpoint.poll_timeout().is_some_and(|due| due <= self.now()) {
+            self.with_kernel(|kernel, hands| {
+                kernel.settle(hands);
+                Ok(0)
+            })?;
             self.with(|endpoint, context| endpoint.handle_timeout(context));
         }
         self.numbers.refused.take().map_or(Ok(polled), Err)
@@ -411,57 +445,6 @@ impl Driver {
     /// How packets are handed to the kernel, and read from it.
     pub(super) fn describe(&self) -> (String, String) {
         (self.source.shown().describe(), self.outlet.describe())
-    }
-
-    /// What became of every datagram of this end.
-    ///
-    /// # Errors
-    /// The sums are wrong: a fault of this program, and no figure of it may be believed.
-    pub(super) fn ledger(&self) -> io::Result<DatagramReport> {
-        let counts = self.endpoint.counts();
-        counts.check();
-        let (stats, withheld) = (self.source.shown().stats(), self.source.injected());
-        let injected = self.line.as_ref().map(Line::injected).cloned().unwrap_or_default();
-        let held = self.line.as_ref().map_or(0, Line::held) as u64;
-        let sums = [
-            ("datagrams that arrived and that the endpoint counted", self.arrived, counts.datagrams),
-            ("datagrams handed out and sent", counts.sent, self.segments + self.controls),
-            (
-                "control datagrams sent",
-                self.controls,
-                self.sent_controls.packets + self.sent_controls.unsent(),
-            ),
-            (
-                "segments handed out and their fates",
-                self.segments + injected.duplicated,
-                self.sent_segments.packets + self.sent_segments.unsent() + injected.lost() + held,
-            ),
-        ];
-        for (what, one, other) in sums {
-            if one != other {
-                return Err(io::Error::other(format!("the counts of {what} differ: {one} and {other}")));
-            }
-        }
-        Ok(DatagramReport {
-            arrived: counts.datagrams,
-            placed: counts.placed,
-            placed_bytes: counts.placed_bytes,
-            consumed: counts.consumed,
-            control: counts.control,
-            refused: counts.refused.iter().map(|(why, n)| (why.name().to_owned(), n)).collect(),
-            kernel_drops: stats.socket_drops,
-            arrivals_lost_on_purpose: withheld.lost(),
-            handed_out: counts.sent,
-            segments: self.segments,
-            segments_sent: self.sent_segments.packets,
-            segment_bytes_sent: self.sent_segments.bytes,
-            unsent: self.sent_segments.unsent() + self.sent_controls.unsent(),
-            lost_on_purpose: injected.lost(),
-            lost_on_purpose_ranges: injected.lost_packets.ranges().iter().map(|r| (r.start, r.end)).collect(),
-            duplicated_on_purpose: injected.duplicated,
-            reordered_on_purpose: injected.reordered,
-            damaged_on_purpose: injected.corrupted + injected.truncated,
-        })
     }
 }
 

@@ -14,7 +14,17 @@ pub struct DatagramReport {
     pub arrived: u64,
     /// Of these: payload that was put into memory.
     pub placed: u64,
-    /// Bytes of it.
+    /// Of those placed: by the program in the kernel.
+    #[serde(default)]
+    pub placed_by_kernel: u64,
+    /// Of those refused: the program in the kernel had placed them all the same, before this process knew that their message had ended.
+    #[serde(default)]
+    pub placed_late_by_kernel: u64,
+    /// Arrivals (datagrams, or trains of them) that the kernel's own counters show as dropped or as errors because its program placed
+    /// them. They are no losses.
+    #[serde(default)]
+    pub counted_as_errors: u64,
+    /// Bytes that were placed.
     pub placed_bytes: u64,
     /// Of these: segments without payload for memory, such as requests to read and immediate data.
     pub consumed: u64,
@@ -59,6 +69,20 @@ impl DatagramReport {
     #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.values().sum()
+    }
+}
+
+skyhaul_core::named! {
+    /// Who places the Writes of peers.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum PlacementTier {
+        /// The kernel if it can, else this process.
+        #[default]
+        Auto = "auto",
+        /// This process, from trains of datagrams.
+        Stage = "stage",
+        /// A program in the kernel; this process if there cannot be one.
+        Bpf = "bpf",
     }
 }
 
@@ -138,10 +162,19 @@ pub struct RdmaServeReport {
     pub tier: String,
     /// See `tier`.
     pub mode: String,
+    /// Who places Writes: `bpf`, or `stage` and why.
+    #[serde(default)]
+    pub placing: String,
     /// Wall seconds.
     pub seconds: f64,
     /// CPU seconds of its thread.
     pub cpu_seconds: f64,
+    /// Times that its thread went to sleep.
+    #[serde(default)]
+    pub voluntary_switches: u64,
+    /// Times that the CPU was taken from it.
+    #[serde(default)]
+    pub involuntary_switches: u64,
     /// What it exposed.
     pub regions: Vec<RegionReport>,
     /// Requests with a proven address.

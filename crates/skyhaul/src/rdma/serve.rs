@@ -2,10 +2,12 @@
 
 use super::address::{RdmaAddress, RegionSpec, rights_text};
 use super::driver::{Driver, DriverOptions};
+use super::kernel::Target;
 use super::memory::Memory;
 use super::message::ServedMessage;
 use super::report::{
-    ConnectionReport, LossReport, MAX_LOSSES, RdmaServeReport, RegionReport, VerifyReport, pairs, total,
+    ConnectionReport, LossReport, MAX_LOSSES, PlacementTier, RdmaServeReport, RegionReport, VerifyReport,
+    pairs, total,
 };
 use super::verify::Writers;
 use crate::report::VERSION;
@@ -28,6 +30,10 @@ const MAX_LISTED: usize = 1000;
 const CLOSING: Nanos = Nanos::SECOND;
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
+/// The same where the kernel places and wakes.
+const KERNEL_TURN: Duration = Duration::from_millis(500);
+/// Datagrams of a peer that are told apart: many may have been placed before an older one that went up is read.
+const DATAGRAMS: usize = 1 << 20;
 /// Bytes handed out in a turn, before the socket is read again.
 const TURN_BYTES: u64 = 512 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,6 +59,8 @@ pub struct ServeOptions {
     pub datagram_bytes: Option<u16>,
     /// Ask for a CRC on every datagram.
     pub crc: bool,
+    /// Who places Writes.
+    pub tier: PlacementTier,
 }
 
 /// How far a server is, for a line of progress.
@@ -71,7 +79,7 @@ pub struct ServeProgress {
 }
 
 impl ServeOptions {
-    /// Serve these regions until told to stop.
+    /// Serve these regions until told to stop; this process places.
     #[must_use]
     pub fn new(listen: RdmaAddress, regions: Vec<RegionSpec>) -> ServeOptions {
         ServeOptions {
@@ -83,6 +91,7 @@ impl ServeOptions {
             faults: None,
             datagram_bytes: None,
             crc: false,
+            tier: PlacementTier::Stage,
         }
     }
 }
@@ -92,6 +101,8 @@ struct Region {
     spec: RegionSpec,
     stag: u32,
     memory: u32,
+    /// Where it begins in the memory of the kernel's programs.
+    start: Option<u64>,
     writers: Option<Writers>,
 }
 
@@ -133,8 +144,10 @@ impl RdmaServer {
             datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
             max_message_bytes: u64::from(u32::MAX),
             crc: options.crc,
+            datagrams: DATAGRAMS,
             ..RdmaConfig::default()
         };
+        let wants_kernel = options.tier != PlacementTier::Stage && options.faults.is_none() && !options.crc;
         let mut driver = Driver::open(&DriverOptions {
             listen: Some(options.listen.endpoint.clone()),
             peer: None,
@@ -143,20 +156,21 @@ impl RdmaServer {
             leaving: None,
             // Answers to Reads must not wait for more to arrive.
             gather: Duration::ZERO,
+            place: wants_kernel.then(|| options.regions.iter().map(|spec| spec.bytes).collect()),
         })?;
         let mut regions: Vec<Region> = Vec::new();
         for spec in &options.regions {
             if regions.iter().any(|region| region.spec.name == spec.name) {
                 return wrong(format!("two regions are named {}", spec.name));
             }
-            let memory = driver.add(Memory::Remote(Arc::new(RemoteMemory::new(spec.bytes)?)));
+            let (memory, start) = driver.add_region(spec.bytes)?;
             let slice = MemorySlice { memory, start: 0, length: spec.bytes };
             // Nobody may use it who has not named it: a guessed STag is of no use.
             let stag = driver
                 .with(|endpoint, context| endpoint.register(slice, RegionRights::default(), context))
                 .map_err(|why| io::Error::other(format!("register {}: {}", spec.name, why.name())))?;
             let writers = options.verify.then(Writers::default);
-            regions.push(Region { spec: spec.clone(), stag, memory, writers });
+            regions.push(Region { spec: spec.clone(), stag, memory, start, writers });
         }
         if options.verify {
             driver.list_places();
@@ -237,7 +251,7 @@ impl RdmaServer {
         progress: &mut dyn FnMut(&ServeProgress),
         each: &mut dyn FnMut(&mut RdmaServer),
     ) -> io::Result<RdmaServeReport> {
-        let (began, cpu) = (Instant::now(), thread::cpu_time());
+        let (began, cpu, before) = (Instant::now(), thread::cpu_time(), thread::own_usage());
         let mut shown = (began, 0);
         loop {
             let left = self.options.duration.map(|duration| duration.saturating_sub(began.elapsed()));
@@ -245,7 +259,8 @@ impl RdmaServer {
             if stop.is_set() || is_last || left == Some(Duration::ZERO) {
                 break;
             }
-            self.turn(left.map_or(TURN, |left| left.min(TURN)))?;
+            let turn = if self.driver.may_sleep() { KERNEL_TURN } else { TURN };
+            self.turn(left.map_or(turn, |left| left.min(turn)))?;
             self.report.seconds = began.elapsed().as_secs_f64();
             self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
             each(self);
@@ -259,6 +274,9 @@ impl RdmaServer {
         self.close()?;
         self.report.seconds = began.elapsed().as_secs_f64();
         self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+        let now = thread::own_usage();
+        self.report.voluntary_switches = now.voluntary_switches - before.voluntary_switches;
+        self.report.involuntary_switches = now.involuntary_switches - before.involuntary_switches;
         self.finish()
     }
 
@@ -303,6 +321,7 @@ impl RdmaServer {
 
     /// Close all connections, and wait until their peers have confirmed it, or a second.
     fn close(&mut self) -> io::Result<()> {
+        self.driver.end_all_placing()?;
         let deadline = Nanos(self.driver.now().0 + CLOSING.0);
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             // One that its peer has closed meanwhile ends by itself.
@@ -371,6 +390,7 @@ impl RdmaServer {
             }
             RdmaEvent::Immediate { .. } => self.report.immediates += 1,
             RdmaEvent::Closed { connection, by, datagrams_lost } => {
+                self.driver.end_placing(connection)?;
                 self.closed(connection, by.name(), datagrams_lost);
             }
             // Buffers for Sends are never posted, and this end reads and writes nothing.
@@ -415,11 +435,19 @@ impl RdmaServer {
         let mut answer = stag.to_be_bytes().to_vec();
         answer.extend(spec.bytes.to_be_bytes());
         answer.push(u8::from(spec.rights.read) | u8::from(spec.rights.write) << 1);
-        let (rights, name) = (spec.rights, spec.name.clone());
+        let (rights, name, memory) = (spec.rights, spec.name.clone(), region.memory);
+        let target = region.start.filter(|_| rights.write).map(|start| Target {
+            stag,
+            memory,
+            start,
+            length: spec.bytes,
+        });
         answered(self.driver.with(|endpoint, context| {
             endpoint.grant(stag, connection, rights)?;
             endpoint.accept(connection, &answer, context)
         }))?;
+        // Before the peer hears of it, so that its first Write finds the program.
+        self.driver.place_for(peer, connection, target);
         self.accepted += 1;
         self.numbers.insert(connection, self.accepted);
         let report = ConnectionReport { peer: peer.to_string(), region: name, ..ConnectionReport::default() };
@@ -431,7 +459,16 @@ impl RdmaServer {
         let Some(report) = &mut self.report.verify else { return };
         let Some(region) = self.regions.iter().find(|region| region.stag == stag) else { return };
         if let Some((writers, memory)) = region.writers.as_ref().zip(self.driver.memory(region.memory)) {
-            writers.compare(memory, valid, writer, number, report);
+            let driver = &self.driver;
+            let newer = |range: Range<u64>| {
+                let place = MemorySlice {
+                    memory: region.memory,
+                    start: range.start,
+                    length: range.end - range.start,
+                };
+                driver.newer(writer, place)
+            };
+            writers.compare((memory, &newer), valid, writer, number, report);
         }
     }
 
@@ -450,6 +487,15 @@ impl RdmaServer {
     pub(super) fn finish(&mut self) -> io::Result<RdmaServeReport> {
         let mut report = self.report.clone();
         report.datagrams = self.driver.ledger()?;
+        report.placing = if self.options.tier == PlacementTier::Stage {
+            "stage: asked for".to_owned()
+        } else if self.options.faults.is_some() {
+            "stage: faults are injected into what this process reads".to_owned()
+        } else if self.options.crc {
+            "stage: the program in the kernel computes no CRC".to_owned()
+        } else {
+            self.driver.placing()
+        };
         let counts = self.driver.endpoint.counts();
         report.read_requests = counts.complete.saturating_sub(report.complete);
         let listed: u64 = report.losses.iter().map(|loss| loss.messages.1 - loss.messages.0).sum();

@@ -24,6 +24,7 @@ fn options(regions: &[&str]) -> ServeOptions {
         faults: None,
         datagram_bytes: None,
         crc: false,
+        tier: PlacementTier::Auto,
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```
 
 use super::memory::pattern_object;
+use super::placing::without;
 use super::report::VerifyReport;
 use skyhaul_core::pattern;
 use skyhaul_io::memory::remote::RemoteMemory;
@@ -84,10 +85,11 @@ impl Writers {
         parts
     }
 
-    /// Compares what a message claims to have written. `connection` is its number in the report.
+    /// Compares what a message claims to have written. `connection` is its number in the report; `newer` says of a range which
+    /// parts were written meanwhile by writers not noted yet.
     pub(super) fn compare(
         &self,
-        memory: &RemoteMemory,
+        (memory, newer): (&RemoteMemory, &dyn Fn(Range<u64>) -> Vec<Range<u64>>),
         valid: &[Range<u64>],
         writer: Writer,
         connection: u64,
@@ -103,12 +105,18 @@ impl Writers {
                     differs(report, (connection, writer.1, range.start), length);
                 }
                 Some(_) => {
-                    report.compared_bytes += length;
                     for from in (range.start..range.end).step_by(STEP as usize) {
                         let until = range.end.min(from + STEP);
                         scratch.resize((until - from) as usize, 0);
                         memory.copy(from, &mut scratch);
-                        compare(report, &scratch, (connection, writer.1, from));
+                        let mut of_it = 0;
+                        for part in without(from..until, &newer(from..until)) {
+                            let bytes = &scratch[(part.start - from) as usize..(part.end - from) as usize];
+                            of_it += bytes.len() as u64;
+                            compare(report, bytes, (connection, writer.1, part.start));
+                        }
+                        report.compared_bytes += of_it;
+                        report.overwritten_bytes += until - from - of_it;
                     }
                 }
             }
@@ -177,15 +185,15 @@ mod tests {
         write(7, 0..80);
         write(9, 20..40);
         let mut report = VerifyReport::default();
-        writers.compare(&memory, std::slice::from_ref(&(0..80)), (3, 7), 1, &mut report);
+        writers.compare((&memory, &|_| Vec::new()), std::slice::from_ref(&(0..80)), (3, 7), 1, &mut report);
         assert_eq!((report.compared_bytes, report.overwritten_bytes, report.different_bytes), (60, 20, 0));
-        writers.compare(&memory, std::slice::from_ref(&(20..40)), (3, 9), 1, &mut report);
+        writers.compare((&memory, &|_| Vec::new()), std::slice::from_ref(&(20..40)), (3, 9), 1, &mut report);
         assert_eq!((report.compared_bytes, report.different_bytes), (80, 0));
         // A byte that is not what it should be, and one that nobody wrote.
         let mut byte = [0];
         memory.copy(50, &mut byte);
         memory.place(50, &[byte[0] ^ 1]);
-        writers.compare(&memory, std::slice::from_ref(&(40..81)), (3, 7), 1, &mut report);
+        writers.compare((&memory, &|_| Vec::new()), std::slice::from_ref(&(40..81)), (3, 7), 1, &mut report);
         assert_eq!(report.different_bytes, 2);
         assert_eq!(report.first, [(1, 7, 50), (1, 7, 80)]);
     }

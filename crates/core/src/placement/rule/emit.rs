@@ -157,7 +157,7 @@ impl Emitter<'_> {
     }
 
     fn reject(&mut self, why: Reject) -> Place {
-        self.otherwise(Otherwise::Refuse(why))
+        self.otherwise(self.rule.doubt(why))
     }
 
     fn get(&mut self, to: Reg, value: RuleValue) {
@@ -223,6 +223,7 @@ impl Emitter<'_> {
     fn head(&mut self) {
         let whole = self.asm.place();
         let (head, truncated) = (self.rule.head_bytes as i32, self.reject(Reject::Truncated));
+        let empty = self.otherwise(Otherwise::Refuse(Reject::Truncated));
         let asm = &mut self.asm;
         asm.load_slot(Double, R1, COUNT);
         asm.compute(Op::Sub, R1, 1);
@@ -238,6 +239,7 @@ impl Emitter<'_> {
         asm.set(R4, R3);
         asm.here(whole);
         asm.store_slot(Double, LENGTH, R4);
+        asm.jump_if(If::Equal, R4, 0, empty);
         asm.jump_if(If::Below, R4, head, truncated);
         asm.set(R2, R1);
         asm.set(R1, R6);

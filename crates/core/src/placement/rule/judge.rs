@@ -115,7 +115,6 @@ impl RuleCounts {
 
 /// Ends the judgement of a packet.
 type Judged<T> = Result<T, Otherwise>;
-const LATE: Otherwise = Otherwise::Refuse(Reject::Late);
 
 impl RuleLoad {
     /// The field in a packet that is long enough.
@@ -178,8 +177,11 @@ impl PlacementRule {
     }
 
     fn judged(&self, packet: &[u8], table: &mut RuleTable) -> Judged<RuleAnswer> {
-        if packet.len() < self.head_bytes as usize {
+        if packet.is_empty() {
             return Err(Otherwise::Refuse(Reject::Truncated));
+        }
+        if packet.len() < self.head_bytes as usize {
+            return Err(self.doubt(Reject::Truncated));
         }
         let values = self.values(packet, &table.parameters)?;
         let value = |of: RuleValue| values[usize::from(of.0)];
@@ -209,7 +211,7 @@ impl PlacementRule {
             let anchor = value(anchor).wrapping_add(1);
             match words[ANCHOR] {
                 0 => words[ANCHOR] = anchor,
-                known if known != anchor => return Err(Otherwise::Refuse(Reject::BadField)),
+                known if known != anchor => return Err(self.doubt(Reject::BadField)),
                 _ => {}
             }
         }
@@ -287,10 +289,10 @@ impl PlacementRule {
         let behind = (number.wrapping_sub(state >> 1) << above).cast_signed() >> above;
         match behind {
             0 if is_open => Ok(number),
-            0 => Err(LATE),
+            0 => Err(self.doubt(Reject::Late)),
             1.. => Err(Otherwise::Pass),
             _ if behind < -i64::from(self.horizon()) => Err(Otherwise::Pass),
-            _ => Err(LATE),
+            _ => Err(self.doubt(Reject::Late)),
         }
     }
 
@@ -300,10 +302,10 @@ impl PlacementRule {
             return Ok(());
         }
         match words[SIZE] {
-            0 if is_last && words[HIGH] > end => Err(Otherwise::Refuse(Reject::Outside)),
+            0 if is_last && words[HIGH] > end => Err(self.doubt(Reject::Outside)),
             0 => Ok(()),
-            size if is_last && size != end => Err(Otherwise::Refuse(Reject::WrongSize)),
-            size if end > size => Err(Otherwise::Refuse(Reject::Outside)),
+            size if is_last && size != end => Err(self.doubt(Reject::WrongSize)),
+            size if end > size => Err(self.doubt(Reject::Outside)),
             _ => Ok(()),
         }
     }

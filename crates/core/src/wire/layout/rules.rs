@@ -74,6 +74,7 @@ impl Blocks {
             last: None,
             target: RuleTarget::Slot,
             repeated: Otherwise::Refuse(crate::placement::Reject::Duplicate),
+            refuses: true,
             shape: SlotShape { slots, units, unit_bytes: self.unit() },
             parameters: parameters.len() as u16,
             wake,

@@ -1,20 +1,23 @@
 //! Placement rules for RDMA Writes, of both profiles over UDP.
 //!
 //! What a rule places is what the endpoint would place: a Write into a region of the table, within its bounds. Everything
-//! else is passed to the endpoint: control, Reads and their answers, untagged messages, datagrams with a CRC, Writes with
-//! bound immediate data, segments that do not begin at a multiple of the agreed payload, unknown STags. Of the UC profile,
-//! the program refuses a packet that is late, doubled or contradicts its message, before it writes.
+//! else is passed to the endpoint: control, Reads and their answers, untagged messages, datagrams with a CRC, segments that do
+//! not begin at a multiple of the agreed payload, unknown STags. So is, of the UC profile, what is late, doubled or contradicts
+//! its message: the endpoint refuses it, and says why.
 //!
 //! ```text
-//!   slot = msn mod slots      unit = offset / payload      address = region + TO      anchor = address − offset
+//!   slot = msn mod slots      unit = offset / payload      address = region + TO
+//!   anchor: address − offset │ PSN − unit (30 bits) │ immediate data bound to it (1 bit)      the same for all of a message
 //! ```
+//!
+//! [`PlacedWrite`] is what the words of a slot say: all that the endpoint would know, had it seen the segments.
 
 use super::ddp::{self, DdpTagged};
 use super::rdmap::{self, RdmapOpcode};
 use super::shim::{self, UcShim};
-use crate::placement::Reject;
 use crate::placement::rule::{
-    Otherwise, PlacementRule, RuleLoad, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake, SlotShape,
+    ANCHOR, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake, SIZE,
+    SLOT_HEAD_WORDS, STATE, SlotShape,
 };
 use crate::wire::header::Field;
 
@@ -26,6 +29,86 @@ const fn tagged(name: &str, at: usize) -> RuleLoad {
     Field::named(DdpTagged::FIELDS, name).load(at)
 }
 
+const PSN_BITS: u32 = 30;
+
+/// What all segments of a message have in common.
+fn anchor(steps: &mut RuleSteps, (address, offset): (RuleValue, RuleValue), unit: RuleValue) -> RuleValue {
+    let psn = steps.load(shim("psn"));
+    // So that the difference is not negative; modulo 2³⁰ it is the same.
+    let turn = steps.value(RuleOp::Number(1 << PSN_BITS));
+    let shifted = steps.value(RuleOp::Add(psn, turn));
+    let of_first = steps.value(RuleOp::Subtract(shifted, unit));
+    let of_first = steps.value(RuleOp::Remainder(of_first, 1 << PSN_BITS));
+    let twice = steps.value(RuleOp::Add(of_first, of_first));
+    let immediate = steps.load(shim("immediate"));
+    let low = steps.value(RuleOp::Add(twice, immediate));
+    let base = steps.value(RuleOp::Subtract(address, offset));
+    let high = steps.value(RuleOp::Number(1 << (PSN_BITS + 1)));
+    let high = steps.value(RuleOp::Multiply(base, high));
+    steps.value(RuleOp::Add(high, low))
+}
+
+/// What was placed of a Write, by the words of its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedWrite {
+    /// Its number, as in the shim.
+    pub msn: u32,
+    /// Where it begins in the arena.
+    pub base: u64,
+    /// The lowest [30 bits](Self::PSN_BITS) of its first segment's PSN.
+    pub psn: u32,
+    /// Immediate data is bound to it.
+    pub is_bound: bool,
+    /// Its size in bytes, without that, if its last segment is there.
+    pub size: Option<u64>,
+    /// Payload of all segments but the last.
+    pub unit_bytes: u32,
+    /// The segments that are there: a bit for each, the lowest first.
+    pub units: Vec<u64>,
+}
+
+impl PlacedWrite {
+    /// Bits of [`psn`](Self::psn).
+    pub const PSN_BITS: u32 = PSN_BITS;
+    /// Arenas have at most so many bytes.
+    pub const MAX_ARENA_BYTES: u64 = 1 << 32;
+
+    /// From the words of a slot; `None` if nothing has arrived.
+    #[must_use]
+    pub fn read(words: &[u64], unit_bytes: u32) -> Option<PlacedWrite> {
+        let anchor = words[ANCHOR].checked_sub(1)?;
+        let units = words[SLOT_HEAD_WORDS..].to_vec();
+        units.iter().any(|&word| word != 0).then_some(PlacedWrite {
+            msn: (words[STATE] >> 1) as u32,
+            base: anchor >> (PSN_BITS + 1),
+            psn: (anchor >> 1) as u32 & ((1 << PSN_BITS) - 1),
+            is_bound: anchor & 1 == 1,
+            size: Some(words[SIZE]).filter(|&size| size > 0),
+            unit_bytes,
+            units,
+        })
+    }
+
+    /// The ranges of its segments that are there, in units.
+    pub fn runs(&self) -> impl Iterator<Item = core::ops::Range<u64>> + '_ {
+        let has =
+            |unit: u64| self.units.get((unit / 64) as usize).is_some_and(|word| word >> (unit % 64) & 1 == 1);
+        let (mut at, end) = (0, self.units.len() as u64 * 64);
+        core::iter::from_fn(move || {
+            let start = (at..end).find(|&unit| has(unit))?;
+            at = (start..end).find(|&unit| !has(unit)).unwrap_or(end);
+            Some(start..at)
+        })
+    }
+
+    /// The bytes of some of its segments, in the message.
+    #[must_use]
+    pub fn bytes(&self, units: &core::ops::Range<u64>) -> core::ops::Range<u64> {
+        let unit = u64::from(self.unit_bytes);
+        units.start * unit..(units.end * unit).min(self.size.unwrap_or(u64::MAX))
+    }
+}
+
 /// The regions that a rule knows, and what is agreed with the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteRule {
@@ -33,8 +116,8 @@ pub struct WriteRule {
     pub shape: SlotShape,
     /// Regions at a time, at most.
     pub regions: u16,
-    /// Size of an element of the arena, as a power of two.
-    pub element_bits: u8,
+    /// Size of an element of the arena in bytes: [`RuleTarget::At`].
+    pub element_bytes: u32,
     /// Elements of the arena.
     pub elements: u32,
     /// Whom it wakes when.
@@ -104,10 +187,9 @@ impl WriteRule {
         let length = steps.value(RuleOp::Subtract(whole, head));
         steps.within(length, (1, self.shape.unit_bytes.into()), pass);
         // Only the last segment may be shorter.
-        let one = steps.value(RuleOp::Number(1));
-        let middle = steps.value(RuleOp::Subtract(one, last));
         let full = steps.value(RuleOp::Number(self.shape.unit_bytes.into()));
-        let least = steps.value(RuleOp::Multiply(middle, full));
+        let less = steps.value(RuleOp::Multiply(last, full));
+        let least = steps.value(RuleOp::Subtract(full, less));
         steps.at_most(least, length, pass);
         let stag = steps.load(tagged("stag", at));
         let used = steps.value(RuleOp::Number(USED));
@@ -123,7 +205,7 @@ impl WriteRule {
     }
 
     fn rule(&self, steps: RuleSteps, at: usize, segment: &Segment, shape: SlotShape) -> PlacementRule {
-        let (element_bits, elements) = (self.element_bits, self.elements);
+        let (element_bytes, elements) = (self.element_bytes, self.elements);
         PlacementRule {
             head_bytes: (at + DdpTagged::LEN) as u32,
             steps: steps.done(),
@@ -137,10 +219,11 @@ impl WriteRule {
             target: RuleTarget::At {
                 address: segment.address,
                 anchor: segment.offset,
-                element_bits,
+                element_bytes,
                 elements,
             },
             repeated: Otherwise::Pass,
+            refuses: true,
             shape,
             parameters: RuleRegion::parameter(self.regions),
             wake: self.wake,
@@ -152,7 +235,7 @@ impl WriteRule {
     pub fn uc(&self) -> PlacementRule {
         let pass = Otherwise::Pass;
         let mut steps = RuleSteps::default();
-        for (name, value) in [("version", shim::VERSION), ("crc", 0), ("control", 0), ("immediate", 0)] {
+        for (name, value) in [("version", shim::VERSION), ("crc", 0), ("control", 0)] {
             let loaded = steps.load(shim(name));
             steps.equal(loaded, value.into(), pass);
         }
@@ -175,24 +258,16 @@ impl WriteRule {
         // The message begins in the region too.
         steps.at_most(offset, segment.offset, pass);
         let unit = steps.value(RuleOp::Divide(offset, self.shape.unit_bytes));
-        let anchor = steps.value(RuleOp::Subtract(segment.address, offset));
+        let anchor = anchor(&mut steps, (segment.address, offset), unit);
         let rule = self.rule(steps, UcShim::LEN, &segment, self.shape);
         let target = match rule.target {
-            RuleTarget::At { address, element_bits, elements, .. } => {
-                RuleTarget::At { address, anchor, element_bits, elements }
+            RuleTarget::At { address, element_bytes, elements, .. } => {
+                RuleTarget::At { address, anchor, element_bytes, elements }
             }
             slot @ RuleTarget::Slot => slot,
         };
         let (number, last) = (Some(number), Some(segment.last));
-        PlacementRule {
-            slot,
-            number,
-            unit,
-            last,
-            target,
-            repeated: Otherwise::Refuse(Reject::Duplicate),
-            ..rule
-        }
+        PlacementRule { slot, number, unit, last, target, refuses: false, ..rule }
     }
 
     /// Writes without a shim: each region has a slot in which its bytes are recorded until they are written again, which is
@@ -210,8 +285,8 @@ impl WriteRule {
         let anchor = steps.value(RuleOp::Number(0));
         let rule = self.rule(steps, 0, &segment, self.shape);
         let target = match rule.target {
-            RuleTarget::At { address, element_bits, elements, .. } => {
-                RuleTarget::At { address, anchor, element_bits, elements }
+            RuleTarget::At { address, element_bytes, elements, .. } => {
+                RuleTarget::At { address, anchor, element_bytes, elements }
             }
             slot @ RuleTarget::Slot => slot,
         };

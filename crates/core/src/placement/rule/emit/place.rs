@@ -28,13 +28,17 @@ impl Emitter<'_> {
                 self.asm.store_slot(Double, WITHIN, R2);
                 self.get(R1, self.rule.slot);
             }
-            RuleTarget::At { address, element_bits, .. } => {
+            RuleTarget::At { address, element_bytes, .. } => {
                 self.get(R2, address);
                 let asm = &mut self.asm;
-                asm.set(R1, R2);
-                asm.compute(Op::Right, R1, i32::from(element_bits));
-                asm.jump_if(If::AtLeast, R1, elements.cast_signed(), pass);
-                asm.compute(Op::And, R2, (1 << element_bits) - 1);
+                if elements > 1 {
+                    asm.set(R1, R2);
+                    asm.compute(Op::Right, R1, element_bytes.trailing_zeros().cast_signed());
+                    asm.jump_if(If::AtLeast, R1, elements.cast_signed(), pass);
+                    asm.compute(Op::And, R2, element_bytes.cast_signed() - 1);
+                } else {
+                    asm.set(R1, 0);
+                }
                 asm.jump_if(If::Above, R2, element as i32 - unit_bytes, pass);
                 asm.store_slot(Double, WITHIN, R2);
             }

@@ -1,0 +1,91 @@
+//! A driver whose peers' Writes the kernel places.
+
+use super::Driver;
+use crate::rdma::kernel::{Hands, Kernel, Target};
+use crate::rdma::memory::Memory;
+use skyhaul_core::rdma::{MemorySlice, RdmaContext};
+use skyhaul_io::memory::remote::RemoteMemory;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Driver {
+    /// New memory of a region, in the kernel if that places: where it begins there, then.
+    ///
+    /// # Errors
+    /// There is too little.
+    pub(in crate::rdma) fn add_region(&mut self, bytes: u64) -> io::Result<(u32, Option<u64>)> {
+        let (memory, start) = match &mut self.kernel {
+            Ok(kernel) => {
+                let (memory, start) = kernel.region(bytes);
+                (memory, Some(start))
+            }
+            Err(_) => (RemoteMemory::new(bytes)?, None),
+        };
+        Ok((self.add(Memory::Remote(Arc::new(memory))), start))
+    }
+
+    /// Has the Writes of a connection placed by the kernel, if that can.
+    pub(in crate::rdma) fn place_for(&mut self, peer: SocketAddr, connection: u32, target: Option<Target>) {
+        let Some(((kernel, target), (datagram_bytes, has_crc))) =
+            self.kernel.as_mut().ok().zip(target).zip(self.endpoint.path_of(connection))
+        else {
+            return;
+        };
+        if has_crc {
+            return;
+        }
+        if let Err(why) = kernel.begin(self.local, (peer, connection), datagram_bytes, target, self.buffer) {
+            self.refused_program = Some(why.to_string());
+        }
+    }
+
+    /// Whether the kernel wakes this process when there is something to do.
+    pub(in crate::rdma) fn may_sleep(&self) -> bool {
+        self.kernel.as_ref().is_ok_and(|kernel| !kernel.is_idle())
+    }
+
+    /// How Writes are placed: by the kernel, or why not.
+    pub(in crate::rdma) fn placing(&self) -> String {
+        match (&self.kernel, &self.refused_program) {
+            (Ok(_), None) => "bpf: the kernel places Writes".to_owned(),
+            (Ok(_), Some(why)) => format!("stage for some connections: {why}"),
+            (Err(why), _) => format!("stage: {why}"),
+        }
+    }
+
+    /// Ranges of a place that were written by the kernel since this message of a connection.
+    pub(in crate::rdma) fn newer(&self, of: (u32, u64), place: MemorySlice) -> Vec<Range<u64>> {
+        self.kernel.as_ref().map_or_else(|_| Vec::new(), |kernel| kernel.newer(of, place))
+    }
+
+    /// What a connection's program has placed is handed over, and the program ends.
+    ///
+    /// # Errors
+    /// Its socket fails.
+    pub(in crate::rdma) fn end_placing(&mut self, connection: u32) -> io::Result<()> {
+        self.with_kernel(|kernel, hands| kernel.end(connection, hands).map(|()| 0)).map(drop)
+    }
+
+    /// The same for all connections.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub(in crate::rdma) fn end_all_placing(&mut self) -> io::Result<()> {
+        let connections = self.kernel.as_ref().map_or_else(|_| Vec::new(), Kernel::connections);
+        connections.into_iter().try_for_each(|connection| self.end_placing(connection))
+    }
+
+    pub(super) fn with_kernel(
+        &mut self,
+        call: impl FnOnce(&mut Kernel, &mut Hands<'_, '_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let now = self.now();
+        let Self { endpoint, memories, proof, numbers, arrived, placed, kernel, .. } = self;
+        let Ok(kernel) = kernel else { return Ok(0) };
+        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
+        let mut hands = Hands { endpoint, context: &mut context, memories, placed, arrived };
+        call(kernel, &mut hands)
+    }
+}

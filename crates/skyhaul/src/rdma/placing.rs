@@ -1,0 +1,68 @@
+//! What the kernel placed, in numbers and ranges.
+
+use skyhaul_core::placement::rule::RuleCounts;
+use std::ops::Range;
+
+/// What programs did, of connections that have ended and that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placing {
+    /// As the programs counted.
+    pub(super) counts: RuleCounts,
+    /// Datagrams that were handed to the endpoint from slots.
+    pub(super) handed: u64,
+    /// Of these: refused, as their message had ended.
+    pub(super) late: u64,
+    /// Datagrams and trains read from the sockets, wakes among the latter.
+    pub(super) read: u64,
+    pub(super) trains: u64,
+}
+
+impl Placing {
+    pub(super) fn add(&mut self, other: &Placing) {
+        self.counts.merge(&other.counts);
+        self.handed += other.handed;
+        self.late += other.late;
+        self.read += other.read;
+        self.trains += other.trains;
+    }
+
+    /// Datagrams that the program passed and that found no room in the socket.
+    pub(super) fn dropped(&self) -> u64 {
+        self.counts.passed.saturating_sub(self.read)
+    }
+
+    /// Arrivals, single or trains, that did not go up: the kernel counts them as errors.
+    pub(super) fn counted_as_errors(&self) -> u64 {
+        self.counts.runs.saturating_sub(self.trains)
+    }
+}
+
+/// What of a range is in none of the others.
+pub(super) fn without(range: Range<u64>, others: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut left = vec![range];
+    for other in others {
+        left = left
+            .into_iter()
+            .flat_map(|part| {
+                let before = part.start..part.end.min(other.start);
+                let behind = part.start.max(other.end)..part.end;
+                [before, behind]
+            })
+            .filter(|part| !part.is_empty())
+            .collect();
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn what_is_newer_is_left() {
+        assert_eq!(without(0..10, &[]), [0..10]);
+        assert_eq!(without(0..10, &[2..4, 3..6, 20..30]), [0..2, 6..10]);
+        assert_eq!(without(5..10, &[0..7]), [7..10]);
+        assert!(without(5..10, &[0..20]).is_empty());
+    }
+}
