@@ -18,7 +18,6 @@
 //!
 //! ```text
 //!   received:  if let Some(place) = endpoint.handle_datagram(from, bytes, &mut context) { copy }
-//!              or endpoint.handle_train(from, (bytes, stride), &mut context, &mut |run| copy)
 //!   always:    while let Some(event) = endpoint.poll_event() { … }
 //!              while let Some(transmit) = endpoint.poll_transmit(&mut context) { gather, send }
 //!   waited until endpoint.poll_timeout():  endpoint.handle_timeout(&mut context)
@@ -41,8 +40,6 @@ mod regions;
 pub use config::RdmaConfig;
 pub use counts::RdmaCounts;
 pub use endpoint::{AddressProof, RdmaContext, RdmaEndpoint};
-pub use event::{
-    ClosedBy, MemorySlice, PlaceBytes, PlaceRun, RdmaEvent, RemoteAddress, RemoteRead, RemoteWrite,
-};
+pub use event::{ClosedBy, MemorySlice, PlaceBytes, RdmaEvent, RemoteAddress, RemoteRead, RemoteWrite};
 pub use outbound::RdmaTransmit;
 pub use regions::RegionRights;

@@ -37,8 +37,8 @@ pub use memory::SourceBytes;
 pub use message::ServedMessage;
 pub use read::{RdmaReadOptions, ReadProgress, read};
 pub use report::{
-    ConnectionReport, DatagramReport, LossReport, PlacementTier, RdmaClientReport, RdmaReadReport, RdmaServeReport,
-    RdmaWriteReport, RegionReport, VerifyReport,
+    ConnectionReport, DatagramReport, LossReport, PlacementTier, RdmaClientReport, RdmaReadReport,
+    RdmaServeReport, RdmaWriteReport, RegionReport, VerifyReport,
 };
 pub use serve::{RdmaServer, ServeOptions, ServeProgress};
 pub use service::RdmaService;

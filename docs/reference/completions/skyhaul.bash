@@ -6320,7 +6320,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma__subcmd__serve)
-            opts="-q -h -V --listen --region --duration --connections --verify --faults --packet --crc --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --region --duration --connections --tier --verify --faults --packet --crc --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6340,6 +6340,10 @@ _skyhaul() {
                     ;;
                 --connections)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tier)
+                    COMPREPLY=($(compgen -W "auto stage bpf" -- "${cur}"))
                     return 0
                     ;;
                 --faults)

@@ -41,11 +41,11 @@ pub(crate) struct RdmaPathArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PlacementTierArg {
-    /// The kernel if it can, else this process
+    /// The kernel if it can, else this process, and the report says why
     Auto,
     /// This process, from trains of datagrams
     Stage,
-    /// A program in the kernel; this process if there cannot be one, and the report says why
+    /// A program in the kernel; an error that says what is missing if there cannot be one
     Bpf,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct RdmaServeArgs {
     /// Accept this many connections, and stop when they have ended
     #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 ends with the first connection"), help_heading = WHEN)]
     pub(crate) connections: Option<u64>,
-    /// Who places what peers write: this process (stage), or the kernel if it can (auto, bpf; needs CAP_BPF)
+    /// Who places what peers write: this process (stage) or the kernel (bpf; needs CAP_BPF)
     #[arg(long, value_enum, default_value_t = PlacementTierArg::Stage, help_heading = HOST)]
     pub(crate) tier: PlacementTierArg,
     /// Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs

@@ -35,19 +35,21 @@ pub struct RdmaConfig {
     pub datagrams: usize,
     /// Ask for a CRC on every datagram (UC).
     pub crc: bool,
-    /// Ask whether a silent peer is still there after this time; it is given up after four times that. `None`: never.
+    /// Ask whether a silent peer is still there after this time; it is given up when three questions had no answer for this time
+    /// each. `None`: never.
     pub keep_alive: Option<Nanos>,
-    /// A request of a connection is repeated first after this time, then after twice as long each time.
+    /// A request of a connection is repeated first after this time, then after twice as long each time; a close, after this time
+    /// each time.
     pub retry: Nanos,
     /// A peer that was accepted and says nothing is given up after this time.
     pub handshake_timeout: Nanos,
-    /// How long datagrams on their way are waited for after the peer has closed.
+    /// How long datagrams on their way are waited for after the peer has closed, and after each time that it says so again.
     pub linger: Nanos,
 }
 
 impl Default for RdmaConfig {
     /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 16 Reads each way, 16 MiB a Read, 1024 operations, no CRC,
-    /// no keep-alive, retry after 50 ms, 5 s for a handshake, 100 ms linger.
+    /// no keep-alive, retry after 50 ms, 5 s for a handshake, 200 ms linger.
     fn default() -> Self {
         Self {
             profile: RdmaProfile::Uc,
@@ -66,7 +68,8 @@ impl Default for RdmaConfig {
             keep_alive: None,
             retry: Nanos(50_000_000),
             handshake_timeout: Nanos(5_000_000_000),
-            linger: Nanos(100_000_000),
+            // A close is repeated after each `retry`: three in a row must be lost before one finds nobody.
+            linger: Nanos(200_000_000),
         }
     }
 }

@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// STags of one Read that answers may still use.
 const MAX_SINKS: usize = 64;
-/// A silent peer is given up after this many times the time of the keep-alive.
-const PATIENCE: u64 = 4;
+/// So many questions without an answer, one after each time of the keep-alive, and a peer is given up.
+const QUESTIONS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -51,8 +51,10 @@ pub(super) struct Connection {
     pub(super) repeat: Option<(Nanos, Nanos)>,
     /// When the present state ends by itself.
     pub(super) deadline: Option<Nanos>,
-    pub(super) heard: Nanos,
-    probed: Nanos,
+    heard: Nanos,
+    /// When the peer was last asked whether it is there, and how often since it was heard.
+    asked: Nanos,
+    questions: u32,
     /// Datagram and message that the peer would have sent next.
     pub(super) peer_next: Option<(u32, u32)>,
 }
@@ -84,7 +86,8 @@ impl Connection {
             repeat: None,
             deadline: None,
             heard: now,
-            probed: now,
+            asked: now,
+            questions: 0,
             peer_next: None,
         }
     }
@@ -201,17 +204,21 @@ impl Connection {
     pub(super) fn poll_timeout(&self, config: &RdmaConfig) -> Option<Nanos> {
         let reads = self.reads.values().map(PendingRead::due).min();
         let repeat = self.repeat.map(|(at, _)| at);
-        let alive = self.keep_alive(config).map(|(next, end)| next.min(end));
-        [reads, repeat, self.deadline, self.inbound.poll_timeout(), alive].into_iter().flatten().min()
+        [reads, repeat, self.deadline, self.inbound.poll_timeout(), self.keep_alive(config)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// When to ask whether the peer is there, and when it is given up.
-    fn keep_alive(&self, config: &RdmaConfig) -> Option<(Nanos, Nanos)> {
+    /// The peer was heard.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        (self.heard, self.questions) = (now, 0);
+    }
+
+    /// When to ask whether the peer is there, or to give it up.
+    fn keep_alive(&self, config: &RdmaConfig) -> Option<Nanos> {
         let after = config.keep_alive.filter(|_| matches!(self.state, State::Open | State::Accepted))?;
-        Some((
-            self.heard.max(self.probed).plus(after),
-            self.heard.plus(Nanos(after.0.saturating_mul(PATIENCE))),
-        ))
+        Some(self.heard.max(self.asked).plus(after))
     }
 
     /// What is due now; each call brings its timer forward, so that nothing is due twice.
@@ -240,13 +247,16 @@ impl Connection {
                 _ => UcKind::Request,
             };
             due.push(Due::Say(kind));
-            self.repeat = Some((at.max(now).plus(wait), Nanos(wait.0.saturating_mul(2))));
+            // A close is repeated at a steady pace, so that the peer knows how long to wait for another one.
+            let next = if kind == UcKind::Close { wait } else { Nanos(wait.0.saturating_mul(2)) };
+            self.repeat = Some((at.max(now).plus(wait), next));
         }
-        if let Some((next, end)) = self.keep_alive(config) {
-            if end <= now {
+        // Not by the time that has passed: this end may have been stopped, or busy, and nobody was asked meanwhile.
+        if self.keep_alive(config).is_some_and(|at| at <= now) {
+            if self.questions >= QUESTIONS {
                 due.push(Due::End(ClosedBy::Silence));
-            } else if next <= now {
-                self.probed = now;
+            } else {
+                (self.asked, self.questions) = (now, self.questions + 1);
                 due.push(Due::Say(UcKind::Ping));
             }
         }

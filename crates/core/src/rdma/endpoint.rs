@@ -3,7 +3,6 @@
 mod arrive;
 mod leave;
 mod placed;
-mod train;
 
 use super::config::RdmaConfig;
 use super::connection::{Connection, State};
@@ -15,7 +14,7 @@ use super::reads::PendingRead;
 use super::regions::{RegionRights, Regions};
 use crate::placement::Nanos;
 use crate::wire::rdma::rdmap::RdmapOpcode;
-use crate::wire::rdma::shim::{self, UcKind};
+use crate::wire::rdma::shim::{self, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -45,10 +44,19 @@ impl std::fmt::Debug for RdmaContext<'_> {
     }
 }
 
-/// Requests of ended connections that are remembered, so that a late duplicate begins none.
+/// Ended connections that are remembered.
 const ENDED: usize = 256;
 /// Control datagrams that wait to be sent, at most; more are dropped, as a network would.
 const MAX_WAITING: usize = 256;
+
+/// A connection that has ended: a late duplicate of its request begins none, and its close is answered once more.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    id: u32,
+    request: (SocketAddr, u64),
+    /// The answer to its close, and the peer's number for it, if the peer has closed it.
+    closed: Option<(u32, UcControl)>,
+}
 
 /// An endpoint of RDMA: see [`crate::rdma`].
 #[derive(Debug)]
@@ -58,7 +66,7 @@ pub struct RdmaEndpoint {
     connections: BTreeMap<u32, Connection>,
     /// By the address and the nonce of their request; of the bare profile, nonce 0.
     requests: BTreeMap<(SocketAddr, u64), u32>,
-    ended: VecDeque<(SocketAddr, u64)>,
+    ended: VecDeque<Ended>,
     events: VecDeque<RdmaEvent>,
     waiting: VecDeque<RdmaTransmit>,
     counts: RdmaCounts,
@@ -398,7 +406,8 @@ impl RdmaEndpoint {
         self.requests.remove(&request);
         self.regions.forget(id);
         if connection.nonce != 0 {
-            self.ended.push_back(request);
+            let answer = |_| (connection.path.conn_id, connection.control(UcKind::Closed, &self.config));
+            self.ended.push_back(Ended { id, request, closed: connection.peer_next.map(answer) });
             if self.ended.len() > ENDED {
                 self.ended.pop_front();
             }

@@ -40,32 +40,6 @@ pub struct PlaceBytes {
     pub message: Option<u64>,
 }
 
-/// Payloads of datagrams that follow one another in a train, and the one place for all of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceRun {
-    /// From the first byte of the first payload to the end of the last; in memory they lie without gaps.
-    pub bytes: PlaceBytes,
-    /// Bytes of a datagram of the train.
-    pub stride: usize,
-    /// Bytes before the payload in each but the first.
-    pub head: usize,
-}
-
-impl PlaceRun {
-    /// Each payload in the train, with its first byte in memory.
-    pub fn parts<'a>(&self, train: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
-        let PlaceRun { bytes: PlaceBytes { from, to, .. }, stride, head } = self.clone();
-        let (mut at, mut start) = (from.start, to.start);
-        std::iter::from_fn(move || {
-            let length =
-                (from.end.checked_sub(at).filter(|&left| left > 0)?).min(stride.saturating_sub(head));
-            let part = (start, &train[at..at + length]);
-            (at, start) = (at + stride, start + length as u64);
-            Some(part)
-        })
-    }
-}
-
 /// A place in a region of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteAddress {

@@ -10,7 +10,7 @@ use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::{RdmaProfile, RdmaRefusal, mpa};
 use std::net::SocketAddr;
 
-pub(crate) struct Known;
+struct Known;
 
 impl AddressProof for Known {
     fn cookie(&self, peer: SocketAddr, nonce: u64) -> [u8; 16] {
@@ -22,31 +22,31 @@ impl AddressProof for Known {
     }
 }
 
-pub(crate) struct Side {
-    pub(crate) endpoint: RdmaEndpoint,
-    pub(crate) memory: Vec<u8>,
-    pub(crate) events: Vec<RdmaEvent>,
-    pub(crate) connection: u32,
+struct Side {
+    endpoint: RdmaEndpoint,
+    memory: Vec<u8>,
+    events: Vec<RdmaEvent>,
+    connection: u32,
 }
 
-pub(crate) struct Pair {
-    pub(crate) sides: [Side; 2],
-    pub(crate) now: Nanos,
+struct Pair {
+    sides: [Side; 2],
+    now: Nanos,
     random: u64,
     /// Datagrams on their way: to which side.
-    pub(crate) flying: Vec<(usize, Vec<u8>)>,
+    flying: Vec<(usize, Vec<u8>)>,
 }
 
-pub(crate) fn address(side: usize) -> SocketAddr {
+fn address(side: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7000 + side as u16))
 }
 
-pub(crate) fn slice(start: u64, length: u64) -> MemorySlice {
+fn slice(start: u64, length: u64) -> MemorySlice {
     MemorySlice { memory: 0, start, length }
 }
 
 impl Pair {
-    pub(crate) fn new(config: RdmaConfig) -> Pair {
+    fn new(config: RdmaConfig) -> Pair {
         let side = |fill: u8| Side {
             endpoint: RdmaEndpoint::new(config),
             memory: (0..4096).map(|at| if fill == 0 { 0 } else { (at % 251) as u8 }).collect(),
@@ -66,11 +66,7 @@ impl Pair {
         pair
     }
 
-    pub(crate) fn with<T>(
-        &mut self,
-        side: usize,
-        f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T,
-    ) -> T {
+    fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
         let mut state = self.random;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -83,7 +79,7 @@ impl Pair {
     }
 
     /// What a side has to send is on its way.
-    pub(crate) fn send(&mut self, side: usize) {
+    fn send(&mut self, side: usize) {
         // An accept is an answer to an event, and goes out with what is sent now.
         self.take_events(side);
         while let Some(RdmaTransmit { payload, .. }) = {
@@ -101,7 +97,7 @@ impl Pair {
         self.take_events(side);
     }
 
-    pub(crate) fn take_events(&mut self, side: usize) {
+    fn take_events(&mut self, side: usize) {
         while let Some(event) = self.sides[side].endpoint.poll_event() {
             if let RdmaEvent::Requested { connection, .. } = event {
                 self.sides[side].connection = connection;
@@ -125,7 +121,7 @@ impl Pair {
         }
     }
 
-    pub(crate) fn run(&mut self) {
+    fn run(&mut self) {
         loop {
             (0..2).for_each(|side| self.send(side));
             if self.flying.is_empty() {
@@ -137,7 +133,7 @@ impl Pair {
         }
     }
 
-    pub(crate) fn wait(&mut self, nanoseconds: u64) {
+    fn wait(&mut self, nanoseconds: u64) {
         self.now = self.now.plus(Nanos(nanoseconds));
         (0..2).for_each(|side| self.with(side, |e, c| e.handle_timeout(c)));
         self.run();
@@ -152,7 +148,7 @@ impl Pair {
     }
 }
 
-pub(crate) fn config(profile: RdmaProfile) -> RdmaConfig {
+fn config(profile: RdmaProfile) -> RdmaConfig {
     RdmaConfig { profile, datagram_bytes: 200, ..RdmaConfig::default() }
 }
 
@@ -257,7 +253,7 @@ fn a_loss_is_named_by_range_or_by_number() {
     let deadline = pair.now.plus(Nanos::SECOND);
     pair.sides[0].endpoint.close(client, deadline).unwrap();
     pair.run();
-    pair.wait(100_000_000);
+    pair.wait(RdmaConfig::default().linger.0);
     let closed = pair.sides[1].events.last();
     assert!(
         matches!(closed, Some(RdmaEvent::Closed { by: ClosedBy::Peer, datagrams_lost: 2, .. })),
@@ -314,6 +310,71 @@ fn rights_are_those_of_the_peer() {
     refused(&mut pair, stag ^ 1, 10, RdmaRefusal::BadStag);
     refused(&mut pair, stag ^ 0x100, 10, RdmaRefusal::BadStag);
     assert!(pair.sides[1].memory[200..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_close_whose_answers_are_lost_is_answered_when_its_connection_is_over() {
+    let mut pair = Pair::new(config(RdmaProfile::Uc));
+    let RdmaConfig { linger, retry, .. } = RdmaConfig::default();
+    let (client, deadline) = (pair.sides[0].connection, pair.now.plus(Nanos::SECOND));
+    pair.sides[0].endpoint.close(client, deadline).unwrap();
+    // Its repetitions keep the connection, so that a server that is about to go is still there for the next one.
+    for _ in 0..5 {
+        pair.send(0);
+        let closes = std::mem::take(&mut pair.flying);
+        assert_eq!(closes.len(), 1, "a close for each time of the retry");
+        closes.into_iter().for_each(|(to, datagram)| pair.deliver(to, &datagram));
+        pair.send(1);
+        assert_eq!(std::mem::take(&mut pair.flying).len(), 1, "each has an answer");
+        assert_eq!(pair.sides[1].endpoint.connections(), 1);
+        pair.now = pair.now.plus(retry);
+        (0..2).for_each(|side| pair.with(side, |e, c| e.handle_timeout(c)));
+    }
+    pair.send(0);
+    pair.flying.clear();
+    pair.now = pair.now.plus(linger);
+    pair.with(1, |e, c| e.handle_timeout(c));
+    pair.send(1);
+    assert_eq!(pair.sides[1].endpoint.connections(), 0);
+    // A stranger's close of it has none.
+    pair.with(0, |e, c| e.handle_timeout(c));
+    pair.send(0);
+    let closes = std::mem::take(&mut pair.flying);
+    let stranger = SocketAddr::from(([10, 0, 0, 2], 7000));
+    pair.with(1, |e, c| e.handle_datagram(stranger, &closes[0].1, c));
+    pair.send(1);
+    assert!(pair.flying.is_empty());
+    assert_eq!(pair.sides[1].endpoint.counts().refused.get(RdmaRefusal::UnknownConnection), 1);
+    closes.into_iter().for_each(|(to, datagram)| pair.deliver(to, &datagram));
+    pair.run();
+    let closed = pair.sides[0].events.last();
+    assert!(matches!(closed, Some(RdmaEvent::Closed { by: ClosedBy::Here, .. })), "{closed:?}");
+}
+
+/// An end that was stopped, or busy with something else, has asked nobody meanwhile.
+#[test]
+fn a_peer_is_given_up_when_it_does_not_answer_and_not_when_time_has_passed() {
+    let keep_alive = Some(Nanos::SECOND);
+    let mut pair = Pair::new(RdmaConfig { keep_alive, ..config(RdmaProfile::Uc) });
+    pair.wait(100_000_000_000);
+    let ended = |pair: &Pair| [0, 1].map(|side| pair.sides[side].endpoint.connections() == 0);
+    assert_eq!(ended(&pair), [false, false]);
+    // From here on the server hears nothing: three questions, and a second after the last it is over.
+    for seconds in 1..=4 {
+        pair.now = pair.now.plus(Nanos::SECOND);
+        pair.with(1, |e, c| e.handle_timeout(c));
+        pair.send(1);
+        pair.flying.clear();
+        assert_eq!(ended(&pair), [false, seconds == 4]);
+    }
+    // It cannot say that all has arrived of one that it gave up.
+    let (client, deadline) = (pair.sides[0].connection, pair.now.plus(Nanos::SECOND));
+    pair.sides[0].endpoint.close(client, deadline).unwrap();
+    pair.run();
+    assert_eq!(pair.refused(RdmaRefusal::UnknownConnection), 1);
+    pair.wait(1_000_000_000);
+    let closed = pair.sides[0].events.last();
+    assert!(matches!(closed, Some(RdmaEvent::Closed { by: ClosedBy::Silence, .. })), "{closed:?}");
 }
 
 #[test]

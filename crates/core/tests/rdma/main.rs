@@ -4,4 +4,3 @@
 mod endpoint;
 mod golden;
 mod page;
-mod trains;

@@ -255,8 +255,15 @@ impl PlacementProgram {
     /// The words of a slot.
     #[must_use]
     pub fn slot(&self, slot: u32) -> Vec<u64> {
+        self.first_words(slot, usize::MAX)
+    }
+
+    /// So many of them, from the first on.
+    #[must_use]
+    pub fn first_words(&self, slot: u32, count: usize) -> Vec<u64> {
         let words = self.rule.shape.words();
-        (slot as usize * words..(slot as usize + 1) * words).map(|at| self.slots.get(at)).collect()
+        let first = slot as usize * words;
+        (first..first + count.min(words)).map(|at| self.slots.get(at)).collect()
     }
 
     /// Copies bytes of the arena. Where peers may write meanwhile, each is what it was or what it becomes.

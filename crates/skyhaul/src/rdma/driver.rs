@@ -1,7 +1,7 @@
 //! An endpoint at work: its socket, its memory, its clock, its faults.
 //!
 //! ```text
-//!   receive: Source ─▶ handle_train ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
+//!   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
 //! ```
 
 mod ledger;
@@ -197,7 +197,10 @@ impl Driver {
         send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
         let outlet = Forwarder::over(&both, &send)?;
         let kernel = match &options.place {
-            Some(regions) => Kernel::open(regions).map_err(|why| why.to_string()),
+            Some(regions) => {
+                let usual = options.config.datagram_bytes.min(MAX_DATAGRAM_BYTES as u16);
+                Kernel::open(regions, usual).map_err(|why| why.to_string())
+            }
             None => Err("not asked for".to_owned()),
         };
         if kernel.is_ok() {
@@ -300,14 +303,17 @@ impl Driver {
         let polled = source.source().poll(wait, &mut |train| {
             let now = Nanos::from(began.elapsed());
             let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
-            *arrived += train.count() as u64;
-            endpoint.handle_train(*train.sender, (train.bytes, train.stride), &mut context, &mut |run| {
+            for datagram in train.packets() {
+                *arrived += 1;
+                let Some(place) = endpoint.handle_datagram(*train.sender, datagram, &mut context) else {
+                    continue;
+                };
                 // Peers are given places in memory of this kind only.
-                if let Some(Memory::Remote(memory)) = memories.get(run.bytes.to.memory as usize) {
-                    run.parts(train.bytes).for_each(|(at, payload)| memory.place(at, payload));
+                if let Some(Memory::Remote(memory)) = memories.get(place.to.memory as usize) {
+                    memory.place(place.to.start, &datagram[place.from.clone()]);
                 }
-                placed.iter_mut().for_each(|list| list.push(run.bytes.clone()));
-            });
+                placed.iter_mut().for_each(|list| list.push(place.clone()));
+            }
         })?;
         let polled = polled + self.with_kernel(|kernel, hands| kernel.receive(is_quiet, hands))?;
         if self.endpoint.poll_timeout().is_some_and(|due| due <= self.now()) {

@@ -14,14 +14,16 @@
 //!
 //! Each connection has a socket and a program, so the kernel itself holds off other addresses. Limits: [`PEERS`] connections; those beyond,
 //! and messages of more segments than a slot has, are placed by the `stage` tier. A datagram that went up the socket is placed after
-//! newer ones that the program placed meanwhile: bytes that are newer are left, and the program pauses until the socket is empty.
+//! newer ones that the program placed meanwhile: bytes of newer messages are left, and the program pauses for that moment.
+
+mod programs;
 
 use super::memory::Memory;
 use super::placing::{Placing, without};
-use skyhaul_core::placement::rule::{ANCHOR, ARRIVED, RuleWake, SIZE, STATE, SlotShape};
+use programs::{Programs, unit_of};
+use skyhaul_core::placement::rule::{ANCHOR, ARRIVED, SIZE, SLOT_HEAD_WORDS, STATE, SlotShape};
 use skyhaul_core::rdma::{MemorySlice, PlaceBytes, RdmaContext, RdmaEndpoint, RemoteAddress};
-use skyhaul_core::wire::rdma::ddp::DdpTagged;
-use skyhaul_core::wire::rdma::rules::{CONNECTION, PlacedWrite, RuleRegion, WriteRule};
+use skyhaul_core::wire::rdma::rules::{CONNECTION, PlacedWrite, RuleRegion};
 use skyhaul_core::wire::rdma::shim::UcShim;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::bpf::{CannotPlace, PlacementArena, PlacementProgram};
@@ -31,6 +33,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
@@ -38,8 +41,6 @@ use std::time::Duration;
 pub(super) const MAX_DATAGRAM_BYTES: usize = 8972;
 /// Connections with a program.
 const PEERS: usize = 16;
-/// Programs kept for connections to come.
-const SPARE: usize = 4;
 /// Messages newer than an incomplete one, until it is handed over.
 const BEHIND: u64 = 8;
 /// Messages that a train is ahead of the endpoint, until all that is there is handed over before it.
@@ -48,9 +49,8 @@ const JUMP: u64 = 32;
 const POLLS: usize = 64;
 /// Untouched slots in a row, behind which none is looked for.
 const UNTOUCHED: u64 = 512;
-/// Bytes of the words of a connection's slots, at most; and slots.
-const SLOT_BYTES: usize = 4 << 20;
-const SLOTS: [u32; 2] = [64, 8192];
+/// Ranges of messages handed over since the socket was empty: with more, the program pauses until it is.
+const RECENT: usize = 4096;
 /// An arena in one piece is below this; larger ones have elements of a power of two.
 const ONE_ELEMENT: u64 = 1 << 29;
 const ELEMENT: u64 = 1 << 28;
@@ -62,14 +62,10 @@ const PAGE: u64 = 4096;
 /// Memory in the kernel, and the programs that write it.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    arena: PlacementArena,
-    element_bytes: u32,
-    elements: u32,
-    /// Bytes given to regions, and of the longest.
+    arena: Arc<PlacementArena>,
+    /// Bytes given to regions.
     given: u64,
-    longest: u64,
-    /// Programs that wait for a connection: to load one takes the kernel a tenth of a second.
-    spare: Vec<(PlacementProgram, SlotShape)>,
+    programs: Programs,
     peers: Vec<Peer>,
     ended: Placing,
 }
@@ -112,7 +108,9 @@ struct Slots {
     placing: Placing,
     /// Datagrams placed at the last turn.
     before: u64,
-    /// The program places nothing until the socket is empty.
+    /// Handed over while older datagrams may still have been in the socket: message, and where it lies in the region.
+    recent: Vec<(u64, Range<u64>)>,
+    /// The program places nothing for the moment.
     is_paused: bool,
     /// The program places nothing any more.
     is_ending: bool,
@@ -125,11 +123,11 @@ impl std::fmt::Debug for Peer {
 }
 
 impl Kernel {
-    /// Memory for regions of these lengths together.
+    /// Memory for regions of these lengths together, and a program for peers with datagrams of this length.
     ///
     /// # Errors
     /// Why the kernel does not place.
-    pub(super) fn open(regions: &[u64]) -> Result<Kernel, CannotPlace> {
+    pub(super) fn open(regions: &[u64], datagram_bytes: u16) -> Result<Kernel, CannotPlace> {
         let sum: u64 = regions.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum();
         let bytes = sum + SLACK;
         if bytes > PlacedWrite::MAX_ARENA_BYTES {
@@ -141,15 +139,12 @@ impl Kernel {
             true => (bytes, 1),
             false => (ELEMENT, bytes.div_ceil(ELEMENT)),
         };
-        let arena = PlacementArena::new(element as usize, elements as u32)?;
-        let (element_bytes, elements) = (element as u32, elements as u32);
+        let arena = Arc::new(PlacementArena::new(element as usize, elements as u32)?);
         let longest = regions.iter().copied().max().unwrap_or_default();
-        let (given, peers, spare, ended) = Default::default();
-        let mut kernel = Kernel { arena, element_bytes, elements, given, longest, spare, peers, ended };
-        // What a program needs may be refused where memory was not: try, with what most peers need.
-        let first = kernel.program(unit_of(MAX_DATAGRAM_BYTES as u16))?;
-        kernel.spare.push(first);
-        Ok(kernel)
+        let (elements, unit) = ((element as u32, elements as u32), unit_of(datagram_bytes));
+        let programs = Programs::new(Arc::clone(&arena), elements, longest, unit)?;
+        let (given, peers, ended) = Default::default();
+        Ok(Kernel { arena, given, programs, peers, ended })
     }
 
     /// Memory for the next region, and where it begins in the arena.
@@ -159,34 +154,15 @@ impl Kernel {
         (self.arena.memory(start, length), start)
     }
 
-    /// A program for segments of this payload, and its slots.
-    fn program(&mut self, unit_bytes: u32) -> Result<(PlacementProgram, SlotShape), CannotPlace> {
-        if let Some(at) = self.spare.iter().position(|(_, shape)| shape.unit_bytes == unit_bytes) {
-            let (program, shape) = self.spare.swap_remove(at);
-            program.reset();
-            return Ok((program, shape));
-        }
-        let [least, most] = SLOTS;
-        let room = (SLOT_BYTES / least as usize / 8 - 8) * 64;
-        let units = self.longest.div_ceil(unit_bytes.into()).min(room as u64) as u32;
-        let mut shape = SlotShape { slots: most, units, unit_bytes };
-        while shape.slots > least && shape.words() * 8 * shape.slots as usize > SLOT_BYTES {
-            shape.slots /= 2;
-        }
-        let rule = WriteRule {
-            shape,
-            regions: 1,
-            element_bytes: self.element_bytes,
-            elements: self.elements,
-            wake: RuleWake { completed: shape.slots / 2, begun: 0 },
-        };
-        PlacementProgram::over(&rule.uc(), &self.arena).map(|program| (program, shape))
+    /// Whether the program for a peer with datagrams of this length is being loaded.
+    pub(super) fn is_loading(&mut self, datagram_bytes: u16) -> bool {
+        self.peers.len() < PEERS && self.programs.is_awaited(unit_of(datagram_bytes))
     }
 
     /// Has the Writes of a connection placed, from its first message on, if there is room for one more.
     ///
     /// # Errors
-    /// The kernel refuses the program or the socket.
+    /// There is no program for it, or the kernel refuses the socket.
     pub(super) fn begin(
         &mut self,
         on: SocketAddr,
@@ -198,7 +174,7 @@ impl Kernel {
         if self.peers.len() >= PEERS || self.peers.iter().any(|peer| peer.slots.address == address) {
             return Ok(());
         }
-        let (program, shape) = self.program(unit_of(datagram_bytes)).map_err(io::Error::other)?;
+        let (program, shape) = self.programs.take(unit_of(datagram_bytes)).map_err(io::Error::other)?;
         let Target { stag, start, length, .. } = target;
         program.set_parameter(CONNECTION, connection.into());
         let row = RuleRegion { stag, start, length, slot: 0 }.row();
@@ -208,7 +184,8 @@ impl Kernel {
         let socket = beside(on, address, buffer, |socket| program.attach(socket))?;
         let options = UdpOptions { tier: Tier::Stage, timestamps: false, ..UdpOptions::default() };
         let (fd, source) = (socket.try_clone()?.into(), UdpSource::from_fd(socket.into(), &options)?);
-        let (next, placing, before, is_paused, is_ending) = (1, Placing::default(), 0, false, false);
+        let (next, placing, before, recent) = (1, Placing::default(), 0, Vec::new());
+        let (is_paused, is_ending) = (false, false);
         let slots = Slots {
             connection,
             address,
@@ -218,6 +195,7 @@ impl Kernel {
             next,
             placing,
             before,
+            recent,
             is_paused,
             is_ending,
         };
@@ -264,9 +242,7 @@ impl Kernel {
         peer.slots.settle(hands);
         let placing = peer.slots.placing(hands.arrived);
         self.ended.add(&placing);
-        if self.spare.len() < SPARE {
-            self.spare.push((peer.slots.program, peer.slots.shape));
-        }
+        self.programs.give_back((peer.slots.program, peer.slots.shape));
         Ok(())
     }
 
@@ -285,7 +261,8 @@ impl Kernel {
         // What was copied before is no newer than what is read now.
         fence(Ordering::Acquire);
         let of = |peer: &Peer| if peer.slots.connection == connection { Some(message) } else { Some(0) };
-        self.peers.iter().flat_map(|peer| peer.slots.newer(of(peer), place)).collect()
+        let newer = |peer: &Peer| peer.slots.newer(&peer.slots.claims(), of(peer), place);
+        self.peers.iter().flat_map(newer).collect()
     }
 }
 
@@ -311,9 +288,9 @@ impl Peer {
         }
         if is_empty {
             slots.hand_over(newest, hands);
-            if std::mem::take(&mut slots.is_paused) && !slots.is_ending {
-                slots.program.set_parameter(CONNECTION, slots.connection.into());
-            }
+            // What goes up from here on is newer than all that was handed over before.
+            slots.recent.clear();
+            slots.resume();
         }
         let placed = slots.program.counts().placed;
         if is_quiet && placed == slots.before {
@@ -382,47 +359,64 @@ impl Slots {
         *hands.arrived += train.count() as u64;
         self.placing.read += train.count() as u64;
         let Hands { endpoint, context, memories, placed, .. } = hands;
-        endpoint.handle_train(*train.sender, (train.bytes, train.stride), context, &mut |run| {
-            if !std::mem::replace(&mut self.is_paused, true) {
-                // These bytes are older than what the program places now: it must not write between look and copy.
-                self.program.set_parameter(CONNECTION, 0);
-                self.program.quiesce();
+        // Decided first, as the program places nothing while bytes are copied. No event is seen before they are.
+        let mut judge = |datagram| endpoint.handle_datagram(*train.sender, datagram, context);
+        let judged: Vec<_> =
+            train.packets().filter_map(|datagram| Some((datagram, judge(datagram)?))).collect();
+        let claims = if judged.is_empty() { Vec::new() } else { self.pause() };
+        for (datagram, bytes) in judged {
+            let Some(Memory::Remote(memory)) = memories.get(bytes.to.memory as usize) else { continue };
+            let newer = self.newer(claims.iter().chain(&self.recent), bytes.message, bytes.to);
+            let (from, at) = (bytes.from.start, bytes.to.start);
+            for part in without(at..at + bytes.to.length, &newer) {
+                let from = from + (part.start - at) as usize..from + (part.end - at) as usize;
+                memory.place(part.start, &datagram[from.clone()]);
+                let to = MemorySlice { start: part.start, length: part.end - part.start, ..bytes.to };
+                placed.iter_mut().for_each(|list| list.push(PlaceBytes { from: from.clone(), to, ..bytes }));
             }
-            if let Some(Memory::Remote(memory)) = memories.get(run.bytes.to.memory as usize) {
-                let newer = self.newer(run.bytes.message, run.bytes.to);
-                for (at, payload) in run.parts(train.bytes) {
-                    for part in without(at..at + payload.len() as u64, &newer) {
-                        let (from, to) = ((part.start - at) as usize, (part.end - at) as usize);
-                        memory.place(part.start, &payload[from..to]);
-                    }
-                }
-            }
-            placed.iter_mut().for_each(|list| list.push(run.bytes.clone()));
-        });
+        }
+        self.resume();
         let next = hands.endpoint.next_message(self.connection).unwrap_or(self.next);
         self.hand_over(next, hands);
     }
 
-    /// Ranges of the memory that newer messages than this one have, ascending by message.
-    fn newer(&self, message: Option<u64>, to: MemorySlice) -> Vec<Range<u64>> {
-        let Some(message) = message.filter(|_| to.memory == self.target.memory) else { return Vec::new() };
-        let from = (message + 1).max(self.next);
-        let mut newer = Vec::new();
-        for number in from..self.newest(from) {
-            let words = self.program.slot(self.slot(number));
-            let Some(write) =
-                PlacedWrite::read(&words, self.shape.unit_bytes).filter(|_| self.is_held(number))
-            else {
+    /// Messages of which the program placed something that was not handed over, and where it lies in the region; ascending.
+    fn claims(&self) -> Vec<(u64, Range<u64>)> {
+        let mut claims = Vec::new();
+        for number in self.next..self.newest(self.next) {
+            if !self.is_held(number) || !self.is_touched(number) {
                 continue;
+            }
+            // Of one whose size is known, only what it needs: a slot has room for the longest.
+            let (slot, unit) = (self.slot(number), u64::from(self.shape.unit_bytes));
+            let units = match self.program.word(slot, SIZE) {
+                0 => u64::MAX,
+                size => size.div_ceil(unit).div_ceil(64),
             };
-            let base = write.base - self.target.start;
-            newer.extend(write.runs().map(|units| {
-                let bytes = write.bytes(&units);
-                base + bytes.start..base + bytes.end
-            }));
+            let words = self.program.first_words(slot, SLOT_HEAD_WORDS.saturating_add(units as usize));
+            if let Some(write) = PlacedWrite::read(&words, self.shape.unit_bytes) {
+                let base = write.base - self.target.start;
+                claims.extend(write.runs().map(|units| {
+                    let bytes = write.bytes(&units);
+                    (number, base + bytes.start..base + bytes.end)
+                }));
+            }
         }
-        newer.retain(|range: &Range<u64>| range.start < to.start + to.length && range.end > to.start);
-        newer
+        claims
+    }
+
+    /// Of these: what newer messages than this one have of a place.
+    fn newer<'a>(
+        &self,
+        claims: impl IntoIterator<Item = &'a (u64, Range<u64>)>,
+        message: Option<u64>,
+        to: MemorySlice,
+    ) -> Vec<Range<u64>> {
+        let Some(message) = message.filter(|_| to.memory == self.target.memory) else { return Vec::new() };
+        let is_newer = |(number, range): &&(u64, Range<u64>)| {
+            *number > message && range.start < to.start + to.length && range.end > to.start
+        };
+        claims.into_iter().filter(is_newer).map(|(_, range)| range.clone()).collect()
     }
 
     /// Hands over the messages before `end` that are complete or overtaken.
@@ -468,6 +462,22 @@ impl Slots {
         }
     }
 
+    /// The program places nothing from the return on, and these are its claims: what is copied now is older.
+    fn pause(&mut self) -> Vec<(u64, Range<u64>)> {
+        self.is_paused = true;
+        self.program.set_parameter(CONNECTION, 0);
+        self.program.quiesce();
+        self.claims()
+    }
+
+    /// The program places again, unless it has placed so much that a reader that lags could not tell old from new.
+    fn resume(&mut self) {
+        if self.is_paused && !self.is_ending && self.recent.len() < RECENT {
+            self.is_paused = false;
+            self.program.set_parameter(CONNECTION, self.connection.into());
+        }
+    }
+
     /// Closes the slot of a message, hands over what is there, and opens it for the next.
     fn hand(&mut self, number: u64, hands: &mut Hands<'_, '_>) {
         let slot = self.slot(number);
@@ -480,6 +490,11 @@ impl Slots {
             let late = endpoint.handle_placed(self.connection, &write, at, context, &mut |bytes| {
                 placed.iter_mut().for_each(|list| list.push(bytes.clone()));
             });
+            let base = at.offset;
+            for units in write.runs() {
+                let bytes = write.bytes(&units);
+                self.recent.push((number, base + bytes.start..base + bytes.end));
+            }
             let datagrams = write.units.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             self.placing.handed += datagrams;
             self.placing.late += late;
@@ -501,9 +516,4 @@ impl Slots {
         *arrived += counts.refused.total();
         Placing { counts, ..self.placing }
     }
-}
-
-/// Payload of a segment in a datagram of this length.
-fn unit_of(datagram_bytes: u16) -> u32 {
-    u32::from(datagram_bytes).saturating_sub((UcShim::LEN + DdpTagged::LEN) as u32).max(1)
 }

@@ -81,7 +81,7 @@ skyhaul_core::named! {
         Auto = "auto",
         /// This process, from trains of datagrams.
         Stage = "stage",
-        /// A program in the kernel; this process if there cannot be one.
+        /// A program in the kernel; an error if there cannot be one. Connections that get none are said in the report.
         Bpf = "bpf",
     }
 }

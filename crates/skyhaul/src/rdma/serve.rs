@@ -1,31 +1,28 @@
 //! Exposes regions to peers, and reports what becomes of each message.
 
+mod admit;
+mod events;
+
 use super::address::{RdmaAddress, RegionSpec, rights_text};
 use super::driver::{Driver, DriverOptions};
 use super::kernel::Target;
-use super::memory::Memory;
 use super::message::ServedMessage;
-use super::report::{
-    ConnectionReport, LossReport, MAX_LOSSES, PlacementTier, RdmaServeReport, RegionReport, VerifyReport,
-    pairs, total,
-};
+use super::report::{ConnectionReport, PlacementTier, RdmaServeReport, RegionReport, VerifyReport};
 use super::verify::Writers;
 use crate::report::VERSION;
 use crate::stop::StopFlag;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RdmaEvent, RegionRights};
+use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RegionRights};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections that are listed in the report.
-const MAX_LISTED: usize = 1000;
 /// Time for peers to confirm that a connection is closed.
 const CLOSING: Nanos = Nanos::SECOND;
 /// Longest wait of a turn.
@@ -106,6 +103,24 @@ struct Region {
     writers: Option<Writers>,
 }
 
+impl Region {
+    /// What a program in the kernel needs to know of it, if that may write it.
+    fn target(&self) -> Option<Target> {
+        let RegionSpec { bytes: length, rights, .. } = self.spec;
+        let (stag, memory) = (self.stag, self.memory);
+        self.start.filter(|_| rights.write).map(|start| Target { stag, memory, start, length })
+    }
+}
+
+/// A peer that is accepted when its program is loaded.
+#[derive(Debug)]
+struct Applicant {
+    connection: u32,
+    peer: SocketAddr,
+    region: usize,
+    since: Instant,
+}
+
 /// A server that is bound: peers may connect.
 pub struct RdmaServer {
     driver: Driver,
@@ -114,6 +129,7 @@ pub struct RdmaServer {
     /// The number in the report of each open connection.
     numbers: BTreeMap<u32, u64>,
     open: BTreeMap<u32, ConnectionReport>,
+    applicants: Vec<Applicant>,
     accepted: u64,
     ended: u64,
     report: RdmaServeReport,
@@ -133,13 +149,7 @@ impl RdmaServer {
     /// # Errors
     /// No region is given, two have one name, there is too little memory, or a system call failed.
     pub fn open(options: ServeOptions) -> io::Result<RdmaServer> {
-        let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        if options.listen.region.is_some() {
-            return wrong("--listen names no region: give it with --region NAME:SIZE:RIGHTS".to_owned());
-        }
-        if options.regions.is_empty() {
-            return wrong("there is no region: give one with --region NAME:SIZE:RIGHTS".to_owned());
-        }
+        let wants_kernel = check(&options)?;
         let config = RdmaConfig {
             datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
             max_message_bytes: u64::from(u32::MAX),
@@ -147,7 +157,6 @@ impl RdmaServer {
             datagrams: DATAGRAMS,
             ..RdmaConfig::default()
         };
-        let wants_kernel = options.tier != PlacementTier::Stage && options.faults.is_none() && !options.crc;
         let mut driver = Driver::open(&DriverOptions {
             listen: Some(options.listen.endpoint.clone()),
             peer: None,
@@ -158,10 +167,13 @@ impl RdmaServer {
             gather: Duration::ZERO,
             place: wants_kernel.then(|| options.regions.iter().map(|spec| spec.bytes).collect()),
         })?;
+        if options.tier == PlacementTier::Bpf {
+            driver.must_place()?;
+        }
         let mut regions: Vec<Region> = Vec::new();
         for spec in &options.regions {
             if regions.iter().any(|region| region.spec.name == spec.name) {
-                return wrong(format!("two regions are named {}", spec.name));
+                return Err(wrong(format!("two regions are named {}", spec.name)));
             }
             let (memory, start) = driver.add_region(spec.bytes)?;
             let slice = MemorySlice { memory, start: 0, length: spec.bytes };
@@ -186,8 +198,20 @@ impl RdmaServer {
             verify: options.verify.then(VerifyReport::default),
             ..RdmaServeReport::default()
         };
-        let (numbers, open, messages) = (BTreeMap::new(), BTreeMap::new(), None);
-        Ok(RdmaServer { driver, options, regions, numbers, open, accepted: 0, ended: 0, report, messages })
+        let (numbers, open, messages, applicants) = (BTreeMap::new(), BTreeMap::new(), None, Vec::new());
+        let (accepted, ended) = (0, 0);
+        Ok(RdmaServer {
+            driver,
+            options,
+            regions,
+            numbers,
+            open,
+            applicants,
+            accepted,
+            ended,
+            report,
+            messages,
+        })
     }
 
     /// Its address, with the port that the system chose.
@@ -259,7 +283,8 @@ impl RdmaServer {
             if stop.is_set() || is_last || left == Some(Duration::ZERO) {
                 break;
             }
-            let turn = if self.driver.may_sleep() { KERNEL_TURN } else { TURN };
+            let may_sleep = self.driver.may_sleep() && self.applicants.is_empty();
+            let turn = if may_sleep { KERNEL_TURN } else { TURN };
             self.turn(left.map_or(turn, |left| left.min(turn)))?;
             self.report.seconds = began.elapsed().as_secs_f64();
             self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
@@ -301,20 +326,11 @@ impl RdmaServer {
         // What waits to be sent does not wait for what arrives.
         let is_sending = self.driver.send(TURN_BYTES) >= TURN_BYTES;
         self.driver.receive(if is_sending { Duration::ZERO } else { wait })?;
-        if self.options.verify {
-            for place in self.driver.list_places() {
-                let region = self.regions.iter_mut().find(|region| region.memory == place.to.memory);
-                if let Some((writers, message)) =
-                    region.and_then(|region| region.writers.as_mut()).zip(place.message)
-                {
-                    let range = place.to.start..place.to.start + place.to.length;
-                    writers.note(range, (place.connection, message));
-                }
-            }
-        }
+        self.note_places();
         while let Some(event) = self.driver.endpoint.poll_event() {
             self.take(event)?;
         }
+        self.admit()?;
         self.driver.send(TURN_BYTES);
         Ok(())
     }
@@ -322,6 +338,7 @@ impl RdmaServer {
     /// Close all connections, and wait until their peers have confirmed it, or a second.
     fn close(&mut self) -> io::Result<()> {
         self.driver.end_all_placing()?;
+        self.note_places();
         let deadline = Nanos(self.driver.now().0 + CLOSING.0);
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             // One that its peer has closed meanwhile ends by itself.
@@ -331,153 +348,6 @@ impl RdmaServer {
             self.turn(TURN)?;
         }
         self.turn(Duration::ZERO)
-    }
-
-    fn take(&mut self, event: RdmaEvent) -> io::Result<()> {
-        match event {
-            RdmaEvent::Requested { connection, peer, private } => {
-                self.requested(connection, peer, &private)?;
-            }
-            RdmaEvent::Written {
-                connection, message, stag, valid, missing, is_complete, immediate, ..
-            } => {
-                let number = self.numbers.get(&connection).copied().unwrap_or_default();
-                self.report.immediates += u64::from(immediate.is_some());
-                if let Some(report) = self.open.get_mut(&connection) {
-                    report.written_bytes += total(&valid);
-                    *(if is_complete { &mut report.complete } else { &mut report.incomplete }) += 1;
-                }
-                self.report.written_bytes += total(&valid);
-                *(if is_complete { &mut self.report.complete } else { &mut self.report.incomplete }) += 1;
-                let message = message.unwrap_or_default();
-                self.compare(stag, (connection, message), number, &valid);
-                self.list(|regions, open| ServedMessage {
-                    region: region_index(regions, open, connection),
-                    connection: number,
-                    messages: message..message + 1,
-                    in_region: stag != 0,
-                    valid: valid.clone(),
-                    missing: missing.clone(),
-                    is_complete,
-                    immediate,
-                });
-                if !is_complete {
-                    self.lose(LossReport {
-                        connection: number,
-                        messages: (message, message + 1),
-                        whole: false,
-                        missing: pairs(&missing),
-                        in_region: stag != 0,
-                        immediate: immediate.is_some(),
-                    });
-                }
-            }
-            RdmaEvent::MessagesLost { connection, messages } => {
-                let number = self.numbers.get(&connection).copied().unwrap_or_default();
-                self.list(|regions, open| ServedMessage {
-                    region: region_index(regions, open, connection),
-                    connection: number,
-                    messages: messages.clone(),
-                    ..ServedMessage::default()
-                });
-                self.report.lost += messages.end - messages.start;
-                if let Some(report) = self.open.get_mut(&connection) {
-                    report.lost += messages.end - messages.start;
-                }
-                let messages = (messages.start, messages.end);
-                let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
-                self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
-            }
-            RdmaEvent::Immediate { .. } => self.report.immediates += 1,
-            RdmaEvent::Closed { connection, by, datagrams_lost } => {
-                self.driver.end_placing(connection)?;
-                self.closed(connection, by.name(), datagrams_lost);
-            }
-            // Buffers for Sends are never posted, and this end reads and writes nothing.
-            RdmaEvent::Connected { .. }
-            | RdmaEvent::Received { .. }
-            | RdmaEvent::ReadDone { .. }
-            | RdmaEvent::Sent { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn closed(&mut self, connection: u32, by: &str, datagrams_lost: u64) {
-        self.numbers.remove(&connection);
-        if let Some(mut report) = self.open.remove(&connection) {
-            self.ended += 1;
-            report.datagrams_lost = datagrams_lost;
-            report.closed_by = Some(by.to_owned());
-            self.report.datagrams_lost += datagrams_lost;
-            if self.report.connections.len() < MAX_LISTED {
-                self.report.connections.push(report);
-            } else {
-                self.report.connections_not_listed += 1;
-            }
-        }
-    }
-
-    fn list(&mut self, message: impl FnOnce(&[Region], &BTreeMap<u32, ConnectionReport>) -> ServedMessage) {
-        if let Some(messages) = &mut self.messages {
-            messages.push_back(message(&self.regions, &self.open));
-        }
-    }
-
-    fn requested(&mut self, connection: u32, peer: SocketAddr, private: &[u8]) -> io::Result<()> {
-        self.report.requested += 1;
-        let named = self.regions.iter().find(|region| region.spec.name.as_bytes() == private);
-        let is_enough = self.options.connections.is_some_and(|most| self.accepted >= most);
-        let (Some(region), false) = (named, is_enough) else {
-            self.report.rejected += 1;
-            return answered(self.driver.endpoint.reject(connection));
-        };
-        let (stag, spec) = (region.stag, &region.spec);
-        let mut answer = stag.to_be_bytes().to_vec();
-        answer.extend(spec.bytes.to_be_bytes());
-        answer.push(u8::from(spec.rights.read) | u8::from(spec.rights.write) << 1);
-        let (rights, name, memory) = (spec.rights, spec.name.clone(), region.memory);
-        let target = region.start.filter(|_| rights.write).map(|start| Target {
-            stag,
-            memory,
-            start,
-            length: spec.bytes,
-        });
-        answered(self.driver.with(|endpoint, context| {
-            endpoint.grant(stag, connection, rights)?;
-            endpoint.accept(connection, &answer, context)
-        }))?;
-        // Before the peer hears of it, so that its first Write finds the program.
-        self.driver.place_for(peer, connection, target);
-        self.accepted += 1;
-        self.numbers.insert(connection, self.accepted);
-        let report = ConnectionReport { peer: peer.to_string(), region: name, ..ConnectionReport::default() };
-        self.open.insert(connection, report);
-        Ok(())
-    }
-
-    fn compare(&mut self, stag: u32, writer: (u32, u64), number: u64, valid: &[Range<u64>]) {
-        let Some(report) = &mut self.report.verify else { return };
-        let Some(region) = self.regions.iter().find(|region| region.stag == stag) else { return };
-        if let Some((writers, memory)) = region.writers.as_ref().zip(self.driver.memory(region.memory)) {
-            let driver = &self.driver;
-            let newer = |range: Range<u64>| {
-                let place = MemorySlice {
-                    memory: region.memory,
-                    start: range.start,
-                    length: range.end - range.start,
-                };
-                driver.newer(writer, place)
-            };
-            writers.compare((memory, &newer), valid, writer, number, report);
-        }
-    }
-
-    fn lose(&mut self, loss: LossReport) {
-        if self.report.losses.len() < MAX_LOSSES {
-            self.report.losses.push(loss);
-        } else {
-            self.report.losses_not_listed += loss.messages.1 - loss.messages.0;
-        }
     }
 
     /// The report as it is now.
@@ -512,17 +382,26 @@ impl RdmaServer {
     }
 }
 
-/// The endpoint has this connection: it has just said so.
-fn answered(answer: Result<(), skyhaul_core::wire::rdma::RdmaRefusal>) -> io::Result<()> {
-    answer.map_err(|why| io::Error::other(format!("answer a request: {}", why.name())))
-}
-
-/// The region that a connection is for.
-fn region_index(regions: &[Region], open: &BTreeMap<u32, ConnectionReport>, connection: u32) -> usize {
-    let name = open.get(&connection).map(|report| &report.region);
-    regions.iter().position(|region| Some(&region.spec.name) == name).unwrap_or_default()
-}
-
 fn region_report(spec: &RegionSpec) -> RegionReport {
     RegionReport { name: spec.name.clone(), bytes: spec.bytes, rights: rights_text(spec.rights) }
+}
+
+fn wrong(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// Whether the kernel is to place, if the options make sense.
+fn check(options: &ServeOptions) -> io::Result<bool> {
+    if options.listen.region.is_some() {
+        return Err(wrong("--listen names no region: give it with --region NAME:SIZE:RIGHTS".to_owned()));
+    }
+    if options.regions.is_empty() {
+        return Err(wrong("there is no region: give one with --region NAME:SIZE:RIGHTS".to_owned()));
+    }
+    let may_place = options.faults.is_none() && !options.crc;
+    if options.tier == PlacementTier::Bpf && !may_place {
+        let hint = Hint("leave out --tier bpf");
+        return Err(wrong(format!("the kernel places neither what has a CRC nor with --faults{hint}")));
+    }
+    Ok(options.tier != PlacementTier::Stage && may_place)
 }

@@ -1,6 +1,6 @@
 //! What arrives: datagrams and segments to their connection, requests to their cookie.
 
-use super::{RdmaContext, RdmaEndpoint};
+use super::{Ended, RdmaContext, RdmaEndpoint};
 use crate::placement::Nanos;
 use crate::rdma::connection::State;
 use crate::rdma::event::{ClosedBy, PlaceBytes, RdmaEvent};
@@ -133,7 +133,7 @@ impl RdmaEndpoint {
                 connection.meter.arrived(number);
             }
         }
-        connection.heard = now;
+        connection.hear(now);
         if connection.state == State::Accepted {
             connection.open();
             self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
@@ -175,14 +175,16 @@ impl RdmaEndpoint {
         }
         let (id, now, wait) = (shim.conn_id, context.now, self.config.retry);
         let linger = self.config.linger;
-        let connection = self.connections.get_mut(&id).ok_or(RdmaRefusal::UnknownConnection)?;
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return self.closed_before(from, id, kind, control.nonce);
+        };
         if connection.path.to != from {
             return Err(RdmaRefusal::WrongAddress);
         }
         if connection.nonce != control.nonce {
             return Err(RdmaRefusal::Unexpected);
         }
-        connection.heard = now;
+        connection.hear(now);
         match (kind, connection.state) {
             (UcKind::Challenge, State::Asking) => {
                 connection.cookie = control.cookie();
@@ -204,7 +206,11 @@ impl RdmaEndpoint {
             }
             (UcKind::Ready, State::Open) | (UcKind::Pong, _) => {}
             (UcKind::Ping, _) if connection.is_receiving() => self.say(id, UcKind::Pong),
-            (UcKind::Close, State::Draining) => self.say(id, UcKind::Closed),
+            (UcKind::Close, State::Draining) => {
+                // The answer was lost, and so may this one be.
+                connection.deadline = Some(now.plus(linger));
+                self.say(id, UcKind::Closed);
+            }
             (UcKind::Close, _) if connection.is_receiving() => {
                 connection.peer_next = Some((control.next_psn, control.next_msn));
                 (connection.state, connection.repeat) = (State::Draining, None);
@@ -215,6 +221,22 @@ impl RdmaEndpoint {
             (UcKind::Closed, State::Closing) => self.end(id, ClosedBy::Here, now),
             _ => return Err(RdmaRefusal::Unexpected),
         }
+        Ok(Fate::Control)
+    }
+
+    /// A close that is repeated after its connection has ended here: the answer was lost. It is given again where the numbers of
+    /// that close were taken, and nowhere else: to a peer that was given up, this end cannot say that all is well.
+    fn closed_before(
+        &mut self,
+        from: SocketAddr,
+        id: u32,
+        kind: UcKind,
+        nonce: u64,
+    ) -> Result<Fate, RdmaRefusal> {
+        let is_it = |ended: &&Ended| ended.id == id && ended.request == (from, nonce);
+        let ended = self.ended.iter().find(is_it).filter(|_| kind == UcKind::Close);
+        let (conn_id, answer) = ended.and_then(|ended| ended.closed).ok_or(RdmaRefusal::UnknownConnection)?;
+        self.queue_control((from, id, conn_id), &answer, &[]);
         Ok(Fate::Control)
     }
 
@@ -247,7 +269,7 @@ impl RdmaEndpoint {
             }
             return Ok(());
         }
-        if self.ended.contains(&(from, nonce)) {
+        if self.ended.iter().any(|ended| ended.request == (from, nonce)) {
             return Err(RdmaRefusal::Late);
         }
         let id = match self.add(from, State::Offered, nonce, control.conn_id, context) {

@@ -23,7 +23,7 @@ impl RdmaEndpoint {
         self.queue_control(to, &control, &private);
     }
 
-    fn queue_control(
+    pub(super) fn queue_control(
         &mut self,
         (to, connection, conn_id): (SocketAddr, u32, u32),
         control: &UcControl,
@@ -78,7 +78,7 @@ impl RdmaEndpoint {
                 continue;
             }
             if self.config.profile == RdmaProfile::Uc {
-                connection.repeat = Some((now.plus(wait), Nanos(wait.0 * 2)));
+                connection.repeat = Some((now.plus(wait), wait));
                 ready.push(*id);
             } else {
                 connection.deadline = Some(now);

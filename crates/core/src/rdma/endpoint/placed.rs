@@ -108,7 +108,7 @@ impl RdmaEndpoint {
             context.now,
         );
         let (to, message) = inbound.take_run(&run, &mut shared)?;
-        connection.heard = context.now;
+        connection.hear(context.now);
         if let Some(psn) = psn {
             connection.meter.arrived_run(psn, run.datagrams);
         }

@@ -3,6 +3,7 @@
 use super::Driver;
 use crate::rdma::kernel::{Hands, Kernel, Target};
 use crate::rdma::memory::Memory;
+use skyhaul_core::hint::Hint;
 use skyhaul_core::rdma::{MemorySlice, RdmaContext};
 use skyhaul_io::memory::remote::RemoteMemory;
 use std::io;
@@ -26,6 +27,12 @@ impl Driver {
         Ok((self.add(Memory::Remote(Arc::new(memory))), start))
     }
 
+    /// Whether a program for this connection is being loaded: it is better accepted later.
+    pub(in crate::rdma) fn is_loading(&mut self, connection: u32, target: Option<Target>) -> bool {
+        let path = self.endpoint.path_of(connection).filter(|(_, has_crc)| target.is_some() && !has_crc);
+        path.zip(self.kernel.as_mut().ok()).is_some_and(|((bytes, _), kernel)| kernel.is_loading(bytes))
+    }
+
     /// Has the Writes of a connection placed by the kernel, if that can.
     pub(in crate::rdma) fn place_for(&mut self, peer: SocketAddr, connection: u32, target: Option<Target>) {
         let Some(((kernel, target), (datagram_bytes, has_crc))) =
@@ -44,6 +51,18 @@ impl Driver {
     /// Whether the kernel wakes this process when there is something to do.
     pub(in crate::rdma) fn may_sleep(&self) -> bool {
         self.kernel.as_ref().is_ok_and(|kernel| !kernel.is_idle())
+    }
+
+    /// An error if the kernel does not place.
+    ///
+    /// # Errors
+    /// That: it says what is missing.
+    pub(in crate::rdma) fn must_place(&self) -> io::Result<()> {
+        let otherwise = Hint("or use --tier auto, or stage: this process places then");
+        self.kernel
+            .as_ref()
+            .map(drop)
+            .map_err(|why| io::Error::other(format!("--tier bpf: {why}{otherwise}")))
     }
 
     /// How Writes are placed: by the kernel, or why not.

@@ -1,0 +1,153 @@
+//! What becomes of messages and connections, for the report.
+
+use super::super::message::ServedMessage;
+use super::super::report::{ConnectionReport, LossReport, MAX_LOSSES, pairs, total};
+use super::{RdmaServer, Region};
+use skyhaul_core::rdma::{MemorySlice, RdmaEvent};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+/// Connections that are listed in the report.
+const MAX_LISTED: usize = 1000;
+
+impl RdmaServer {
+    /// Who wrote what came to lie in memory, before it is compared.
+    pub(super) fn note_places(&mut self) {
+        if !self.options.verify {
+            return;
+        }
+        for place in self.driver.list_places() {
+            let region = self.regions.iter_mut().find(|region| region.memory == place.to.memory);
+            if let Some((writers, message)) =
+                region.and_then(|region| region.writers.as_mut()).zip(place.message)
+            {
+                let range = place.to.start..place.to.start + place.to.length;
+                writers.note(range, (place.connection, message));
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, event: RdmaEvent) -> io::Result<()> {
+        match event {
+            RdmaEvent::Requested { connection, peer, private } => {
+                self.requested(connection, peer, &private)?;
+            }
+            RdmaEvent::Written {
+                connection, message, stag, valid, missing, is_complete, immediate, ..
+            } => {
+                let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.report.immediates += u64::from(immediate.is_some());
+                if let Some(report) = self.open.get_mut(&connection) {
+                    report.written_bytes += total(&valid);
+                    *(if is_complete { &mut report.complete } else { &mut report.incomplete }) += 1;
+                }
+                self.report.written_bytes += total(&valid);
+                *(if is_complete { &mut self.report.complete } else { &mut self.report.incomplete }) += 1;
+                let message = message.unwrap_or_default();
+                self.compare(stag, (connection, message), number, &valid);
+                self.list(|regions, open| ServedMessage {
+                    region: region_index(regions, open, connection),
+                    connection: number,
+                    messages: message..message + 1,
+                    in_region: stag != 0,
+                    valid: valid.clone(),
+                    missing: missing.clone(),
+                    is_complete,
+                    immediate,
+                });
+                if !is_complete {
+                    self.lose(LossReport {
+                        connection: number,
+                        messages: (message, message + 1),
+                        whole: false,
+                        missing: pairs(&missing),
+                        in_region: stag != 0,
+                        immediate: immediate.is_some(),
+                    });
+                }
+            }
+            RdmaEvent::MessagesLost { connection, messages } => {
+                let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.list(|regions, open| ServedMessage {
+                    region: region_index(regions, open, connection),
+                    connection: number,
+                    messages: messages.clone(),
+                    ..ServedMessage::default()
+                });
+                self.report.lost += messages.end - messages.start;
+                if let Some(report) = self.open.get_mut(&connection) {
+                    report.lost += messages.end - messages.start;
+                }
+                let messages = (messages.start, messages.end);
+                let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
+                self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
+            }
+            RdmaEvent::Immediate { .. } => self.report.immediates += 1,
+            RdmaEvent::Closed { connection, by, datagrams_lost } => {
+                self.driver.end_placing(connection)?;
+                self.note_places();
+                self.applicants.retain(|applicant| applicant.connection != connection);
+                self.closed(connection, by.name(), datagrams_lost);
+            }
+            // Buffers for Sends are never posted, and this end reads and writes nothing.
+            RdmaEvent::Connected { .. }
+            | RdmaEvent::Received { .. }
+            | RdmaEvent::ReadDone { .. }
+            | RdmaEvent::Sent { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn closed(&mut self, connection: u32, by: &str, datagrams_lost: u64) {
+        self.numbers.remove(&connection);
+        if let Some(mut report) = self.open.remove(&connection) {
+            self.ended += 1;
+            report.datagrams_lost = datagrams_lost;
+            report.closed_by = Some(by.to_owned());
+            self.report.datagrams_lost += datagrams_lost;
+            if self.report.connections.len() < MAX_LISTED {
+                self.report.connections.push(report);
+            } else {
+                self.report.connections_not_listed += 1;
+            }
+        }
+    }
+
+    fn list(&mut self, message: impl FnOnce(&[Region], &BTreeMap<u32, ConnectionReport>) -> ServedMessage) {
+        if let Some(messages) = &mut self.messages {
+            messages.push_back(message(&self.regions, &self.open));
+        }
+    }
+
+    fn compare(&mut self, stag: u32, writer: (u32, u64), number: u64, valid: &[Range<u64>]) {
+        let Some(report) = &mut self.report.verify else { return };
+        let Some(region) = self.regions.iter().find(|region| region.stag == stag) else { return };
+        if let Some((writers, memory)) = region.writers.as_ref().zip(self.driver.memory(region.memory)) {
+            let driver = &self.driver;
+            let newer = |range: Range<u64>| {
+                let place = MemorySlice {
+                    memory: region.memory,
+                    start: range.start,
+                    length: range.end - range.start,
+                };
+                driver.newer(writer, place)
+            };
+            writers.compare((memory, &newer), valid, writer, number, report);
+        }
+    }
+
+    fn lose(&mut self, loss: LossReport) {
+        if self.report.losses.len() < MAX_LOSSES {
+            self.report.losses.push(loss);
+        } else {
+            self.report.losses_not_listed += loss.messages.1 - loss.messages.0;
+        }
+    }
+}
+
+/// The region that a connection is for.
+fn region_index(regions: &[Region], open: &BTreeMap<u32, ConnectionReport>, connection: u32) -> usize {
+    let name = open.get(&connection).map(|report| &report.region);
+    regions.iter().position(|region| Some(&region.spec.name) == name).unwrap_or_default()
+}
