@@ -399,7 +399,7 @@ impl BalanceStatus {
             boundary: balancer.boundary(),
             tables: (planes.tables(), done.table),
             workers: balancer.workers().iter().map(worker).collect(),
-            left: state.served.left().cloned().collect(),
+            left: state.served.left(&done.counters),
             packets: done.counters.packets,
             refused: Refusal::ALL.iter().map(|&why| (why.name(), done.counters.refused(why))).collect(),
             forwarded: done.forwarded,

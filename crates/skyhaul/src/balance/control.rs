@@ -471,11 +471,32 @@ pub struct WorkerLeft {
 /// A worker, as it registered, and what its seat had been sent before.
 type Begun = (Registration, Traffic);
 
+/// One that left. Threads count late, and one that was held up may forward by an older table: what its seat is sent until another worker
+/// has the seat is this one's.
+struct Left {
+    worker: WorkerLeft,
+    /// What its seat had been sent before it; `None`: another worker has the seat.
+    before: Option<Traffic>,
+}
+
+impl Left {
+    /// It, if its seat was sent `all`.
+    fn at(&self, all: Traffic) -> WorkerLeft {
+        let mut worker = self.worker.clone();
+        if let Some(before) = self.before {
+            // Never less: planes may count anew.
+            worker.packets = worker.packets.max(all.packets.saturating_sub(before.packets));
+            worker.bytes = worker.bytes.max(all.bytes.saturating_sub(before.bytes));
+        }
+        worker
+    }
+}
+
 /// Every worker that has not left, and the last of those that have.
 #[derive(Default)]
 pub(super) struct Served {
     here: BTreeMap<Session, Begun>,
-    left: VecDeque<WorkerLeft>,
+    left: VecDeque<Left>,
 }
 
 impl Served {
@@ -487,6 +508,10 @@ impl Served {
 
     /// A worker registered; its seat had been sent `before`.
     pub(super) fn begin(&mut self, session: Session, registration: Registration, before: Traffic) {
+        for left in self.left.iter_mut().filter(|left| left.worker.session.seat() == session.seat()) {
+            left.worker = left.at(before);
+            left.before = None;
+        }
         self.here.insert(session, (registration, before));
     }
 
@@ -496,9 +521,9 @@ impl Served {
         (all.packets.saturating_sub(before.packets), all.bytes.saturating_sub(before.bytes))
     }
 
-    /// Those that left, the earliest first.
-    pub(super) fn left(&self) -> impl Iterator<Item = &WorkerLeft> {
-        self.left.iter()
+    /// Those that left, the earliest first, if planes have sent what `counters` say.
+    pub(super) fn left(&self, counters: &Counters) -> Vec<WorkerLeft> {
+        self.left.iter().map(|left| left.at(counters.member(left.worker.session.seat()))).collect()
     }
 
     /// Only `workers` are left: remember what the others were sent.
@@ -512,11 +537,12 @@ impl Served {
         let counters = planes.merged().counters;
         for session in gone {
             let (packets, bytes) = self.sent(session, counters.member(session.seat()));
-            let Some((registration, _)) = self.here.remove(&session) else { continue };
+            let Some((registration, before)) = self.here.remove(&session) else { continue };
             if self.left.len() == MAX_LEFT_WORKERS {
                 self.left.pop_front();
             }
-            self.left.push_back(WorkerLeft { session, registration, packets, bytes });
+            let worker = WorkerLeft { session, registration, packets, bytes };
+            self.left.push_back(Left { worker, before: Some(before) });
         }
     }
 }

@@ -24,8 +24,12 @@ impl Planes for Sent {
     fn note(&self, _: String) {}
 
     fn merged(&self) -> Done {
-        Done { counters: Counters::of(0, &[], self.0.iter().copied()), ..Done::default() }
+        Done { counters: counters(&self.0), ..Done::default() }
     }
+}
+
+fn counters(sent: &[(Seat, Traffic)]) -> Counters {
+    Counters::of(0, &[], sent.iter().copied())
 }
 
 fn traffic(packets: u64) -> Traffic {
@@ -49,9 +53,28 @@ fn what_a_seat_was_sent_before_is_not_the_next_workers() {
     assert_eq!(served.sent(next, traffic(9)), (0, 0));
     assert_eq!(served.sent(next, traffic(12)), (3, 300));
     assert_eq!(served.sent(next, traffic(4)), (0, 0), "planes that count anew");
-    let left: Vec<_> = served.left().cloned().collect();
+    let left = served.left(&counters(&[(first.seat(), traffic(12))]));
     let expected = WorkerLeft { session: first, registration: registration(1), packets: 9, bytes: 900 };
     assert_eq!(left, [expected]);
+}
+
+/// A thread that got no processor counts what it forwarded after its worker left: that is no other worker's.
+#[test]
+fn what_is_counted_late_is_that_of_the_worker_that_left() {
+    let mut served = Served::default();
+    let (first, next) = (Session::new(5), Session::new(5 + MEMBERS as u64));
+    served.begin(first, registration(1), traffic(2));
+    served.remember(&[], &Sent(vec![(first.seat(), traffic(9))]));
+    let packets = |served: &Served, sent: u64| {
+        let left = served.left(&counters(&[(first.seat(), traffic(sent))]));
+        left.iter().map(|left| (left.packets, left.bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(packets(&served, 9), [(7, 700)]);
+    assert_eq!(packets(&served, 49), [(47, 4700)]);
+    assert_eq!(packets(&served, 1), [(7, 700)], "planes that count anew");
+    served.begin(next, registration(2), traffic(50));
+    assert_eq!(packets(&served, 80), [(48, 4800)], "the rest is the next one's");
+    assert_eq!(served.sent(next, traffic(80)), (30, 3000));
 }
 
 #[test]
@@ -63,12 +86,13 @@ fn only_those_that_are_gone_have_left_and_each_once() {
     let mut served = Served::of(balancer.workers());
     let planes = Sent(vec![(stays.seat(), traffic(3)), (goes.seat(), traffic(4))]);
     served.remember(balancer.workers(), &planes);
-    assert_eq!(served.left().count(), 0);
+    assert!(served.left(&planes.merged().counters).is_empty());
     let one = Balancer::resume(BalancerConfig::default(), &table, &known[..1], Nanos(0));
     for _ in 0..2 {
         served.remember(one.workers(), &planes);
     }
-    let left: Vec<_> = served.left().map(|left| (left.session, left.packets, left.bytes)).collect();
+    let left: Vec<_> = served.left(&planes.merged().counters);
+    let left: Vec<_> = left.iter().map(|left| (left.session, left.packets, left.bytes)).collect();
     assert_eq!(left, [(goes, 4, 400)]);
     assert_eq!(served.sent(stays, traffic(3)), (3, 300));
 }
@@ -81,7 +105,7 @@ fn the_last_that_left_are_remembered_and_no_more() {
         served.begin(Session::new(n), registration(1), Traffic::default());
         served.remember(&[], &Sent(Vec::new()));
     }
-    let left: Vec<u64> = served.left().map(|left| left.session.number()).collect();
+    let left: Vec<u64> = served.left(&counters(&[])).iter().map(|left| left.session.number()).collect();
     assert_eq!(left, (10..all).collect::<Vec<_>>(), "the earliest are forgotten first");
     assert!(served.here.is_empty());
 }
