@@ -60,9 +60,14 @@ mod tests {
 
     #[test]
     fn what_is_newer_is_left() {
-        assert_eq!(without(0..10, &[]), [0..10]);
-        assert_eq!(without(0..10, &[2..4, 3..6, 20..30]), [0..2, 6..10]);
-        assert_eq!(without(5..10, &[0..7]), [7..10]);
-        assert!(without(5..10, &[0..20]).is_empty());
+        for (range, newer, left) in [
+            (0..10, vec![], vec![(0, 10)]),
+            (0..10, vec![2..4, 3..6, 20..30], vec![(0, 2), (6, 10)]),
+            (5..10, vec![0..5, 0..7], vec![(7, 10)]),
+            (5..10, vec![0..20, 30..31], vec![]),
+        ] {
+            let found = without(range, &newer);
+            assert_eq!(found.iter().map(|part| (part.start, part.end)).collect::<Vec<_>>(), left);
+        }
     }
 }

@@ -16,6 +16,9 @@ use skyhaul_io::memory::remote::RemoteMemory;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Which parts of a range were written meanwhile by writers that are not noted yet.
+type Newer<'a> = &'a dyn Fn(Range<u64>) -> Vec<Range<u64>>;
+
 /// Differences that are listed.
 const MAX_LISTED: usize = 100;
 /// Bytes copied at a time.
@@ -89,7 +92,7 @@ impl Writers {
     /// parts were written meanwhile by writers not noted yet.
     pub(super) fn compare(
         &self,
-        (memory, newer): (&RemoteMemory, &dyn Fn(Range<u64>) -> Vec<Range<u64>>),
+        (memory, newer): (&RemoteMemory, Newer<'_>),
         valid: &[Range<u64>],
         writer: Writer,
         connection: u64,
