@@ -4,12 +4,14 @@
 //! the table, which is replaced as a whole, the ticks that may be forwarded by it, counters, and the addresses from which packets are
 //! forwarded, so that none circulates.
 
+mod served;
+
+pub(super) use served::Served;
+pub use served::WorkerLeft;
+
 use crate::awake::Awake;
 use crate::report::SourceReport;
-use skyhaul_core::balance::{
-    AllowList, Balancer, Counters, Kind, MEMBERS, Reach, Registration, Session, Settled, Table, TickRange,
-    Ticks, Traffic, Worker,
-};
+use skyhaul_core::balance::{AllowList, Balancer, Counters, Kind, Reach, Settled, Table, TickRange, Ticks};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::host::interface::addresses;
@@ -19,7 +21,7 @@ use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::UdpSource;
 use skyhaul_io::udp::forward::{Forwarded, Forwarder};
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -422,7 +424,7 @@ impl<L: Labelled> Control<L> {
             state.is_begun = self.planes.merged().table == self.planes.tables();
         }
         let State { balancer, served, .. } = &mut *state;
-        served.remember(balancer.workers(), &*self.planes);
+        served.remember(balancer.workers(), || self.planes.merged().counters);
         drop(state);
         // A process that forwards may be slow to take it. Calls do not wait for that.
         if let Some(table) = table {
@@ -451,101 +453,3 @@ fn heard<L: Labelled>(
     };
     *state.refused.entry(refused).or_default() += 1;
 }
-
-/// Workers that left and are remembered.
-const MAX_LEFT_WORKERS: usize = MEMBERS;
-
-/// A worker that left, or was removed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkerLeft {
-    /// Its session.
-    pub session: Session,
-    /// What it registered with.
-    pub registration: Registration,
-    /// Packets that were routed to it.
-    pub packets: u64,
-    /// Bytes in them, as forwarded.
-    pub bytes: u64,
-}
-
-/// A worker, as it registered, and what its seat had been sent before.
-type Begun = (Registration, Traffic);
-
-/// One that left. Threads count late, and one that was held up may forward by an older table: what its seat is sent until another worker
-/// has the seat is this one's.
-struct Left {
-    worker: WorkerLeft,
-    /// What its seat had been sent before it; `None`: another worker has the seat.
-    before: Option<Traffic>,
-}
-
-impl Left {
-    /// It, if its seat was sent `all`.
-    fn at(&self, all: Traffic) -> WorkerLeft {
-        let mut worker = self.worker.clone();
-        if let Some(before) = self.before {
-            // Never less: planes may count anew.
-            worker.packets = worker.packets.max(all.packets.saturating_sub(before.packets));
-            worker.bytes = worker.bytes.max(all.bytes.saturating_sub(before.bytes));
-        }
-        worker
-    }
-}
-
-/// Every worker that has not left, and the last of those that have.
-#[derive(Default)]
-pub(super) struct Served {
-    here: BTreeMap<Session, Begun>,
-    left: VecDeque<Left>,
-}
-
-impl Served {
-    /// Workers of whom another process knew: what their seats were sent is theirs.
-    pub(super) fn of(workers: &[Worker]) -> Served {
-        let begun = |worker: &Worker| (worker.session(), (*worker.registration(), Traffic::default()));
-        Served { here: workers.iter().map(begun).collect(), left: VecDeque::new() }
-    }
-
-    /// A worker registered; its seat had been sent `before`.
-    pub(super) fn begin(&mut self, session: Session, registration: Registration, before: Traffic) {
-        for left in self.left.iter_mut().filter(|left| left.worker.session.seat() == session.seat()) {
-            left.worker = left.at(before);
-            left.before = None;
-        }
-        self.here.insert(session, (registration, before));
-    }
-
-    /// Packets and bytes that were sent to a worker, if its seat was sent `all`.
-    pub(super) fn sent(&self, session: Session, all: Traffic) -> (u64, u64) {
-        let before = self.here.get(&session).map_or(Traffic::default(), |(_, before)| *before);
-        (all.packets.saturating_sub(before.packets), all.bytes.saturating_sub(before.bytes))
-    }
-
-    /// Those that left, the earliest first, if planes have sent what `counters` say.
-    pub(super) fn left(&self, counters: &Counters) -> Vec<WorkerLeft> {
-        self.left.iter().map(|left| left.at(counters.member(left.worker.session.seat()))).collect()
-    }
-
-    /// Only `workers` are left: remember what the others were sent.
-    pub(super) fn remember(&mut self, workers: &[Worker], planes: &dyn Planes) {
-        let here: BTreeSet<Session> = workers.iter().map(Worker::session).collect();
-        let gone: Vec<Session> =
-            self.here.keys().filter(|session| !here.contains(session)).copied().collect();
-        if gone.is_empty() {
-            return;
-        }
-        let counters = planes.merged().counters;
-        for session in gone {
-            let (packets, bytes) = self.sent(session, counters.member(session.seat()));
-            let Some((registration, before)) = self.here.remove(&session) else { continue };
-            if self.left.len() == MAX_LEFT_WORKERS {
-                self.left.pop_front();
-            }
-            let worker = WorkerLeft { session, registration, packets, bytes };
-            self.left.push_back(Left { worker, before: Some(before) });
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,32 +1,6 @@
-use super::super::control::Done;
 use super::*;
-use skyhaul_core::balance::{Balancer, BalancerConfig, Counters, Member, PortRange, Seat, Table, Ticks};
+use skyhaul_core::balance::{Balancer, BalancerConfig, Member, PortRange, Seat, Table};
 use skyhaul_core::placement::Nanos;
-
-/// Planes that sent each seat this.
-struct Sent(Vec<(Seat, Traffic)>);
-
-impl Planes for Sent {
-    fn publish(&self, _: Table) {}
-
-    fn settled(&self) -> Option<Arc<Table>> {
-        None
-    }
-
-    fn tables(&self) -> u64 {
-        0
-    }
-
-    fn take_ticks(&self) -> Ticks {
-        Ticks::default()
-    }
-
-    fn note(&self, _: String) {}
-
-    fn merged(&self) -> Done {
-        Done { counters: counters(&self.0), ..Done::default() }
-    }
-}
 
 fn counters(sent: &[(Seat, Traffic)]) -> Counters {
     Counters::of(0, &[], sent.iter().copied())
@@ -48,7 +22,7 @@ fn what_a_seat_was_sent_before_is_not_the_next_workers() {
     assert_eq!(first.seat(), next.seat());
     served.begin(first, registration(1), Traffic::default());
     assert_eq!(served.sent(first, traffic(7)), (7, 700));
-    served.remember(&[], &Sent(vec![(first.seat(), traffic(9))]));
+    served.remember(&[], || counters(&[(first.seat(), traffic(9))]));
     served.begin(next, registration(2), traffic(9));
     assert_eq!(served.sent(next, traffic(9)), (0, 0));
     assert_eq!(served.sent(next, traffic(12)), (3, 300));
@@ -64,7 +38,7 @@ fn what_is_counted_late_is_that_of_the_worker_that_left() {
     let mut served = Served::default();
     let (first, next) = (Session::new(5), Session::new(5 + MEMBERS as u64));
     served.begin(first, registration(1), traffic(2));
-    served.remember(&[], &Sent(vec![(first.seat(), traffic(9))]));
+    served.remember(&[], || counters(&[(first.seat(), traffic(9))]));
     let packets = |served: &Served, sent: u64| {
         let left = served.left(&counters(&[(first.seat(), traffic(sent))]));
         left.iter().map(|left| (left.packets, left.bytes)).collect::<Vec<_>>()
@@ -84,14 +58,14 @@ fn only_those_that_are_gone_have_left_and_each_once() {
     let known = [(stays, registration(1)), (goes, registration(2))];
     let balancer = Balancer::resume(BalancerConfig::default(), &table, &known, Nanos(0));
     let mut served = Served::of(balancer.workers());
-    let planes = Sent(vec![(stays.seat(), traffic(3)), (goes.seat(), traffic(4))]);
-    served.remember(balancer.workers(), &planes);
-    assert!(served.left(&planes.merged().counters).is_empty());
+    let sent = [(stays.seat(), traffic(3)), (goes.seat(), traffic(4))];
+    served.remember(balancer.workers(), || counters(&sent));
+    assert!(served.left(&counters(&sent)).is_empty());
     let one = Balancer::resume(BalancerConfig::default(), &table, &known[..1], Nanos(0));
     for _ in 0..2 {
-        served.remember(one.workers(), &planes);
+        served.remember(one.workers(), || counters(&sent));
     }
-    let left: Vec<_> = served.left(&planes.merged().counters);
+    let left: Vec<_> = served.left(&counters(&sent));
     let left: Vec<_> = left.iter().map(|left| (left.session, left.packets, left.bytes)).collect();
     assert_eq!(left, [(goes, 4, 400)]);
     assert_eq!(served.sent(stays, traffic(3)), (3, 300));
@@ -103,7 +77,7 @@ fn the_last_that_left_are_remembered_and_no_more() {
     let all = MAX_LEFT_WORKERS as u64 + 10;
     for n in 0..all {
         served.begin(Session::new(n), registration(1), Traffic::default());
-        served.remember(&[], &Sent(Vec::new()));
+        served.remember(&[], Counters::default);
     }
     let left: Vec<u64> = served.left(&counters(&[])).iter().map(|left| left.session.number()).collect();
     assert_eq!(left, (10..all).collect::<Vec<_>>(), "the earliest are forgotten first");
