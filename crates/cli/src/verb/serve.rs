@@ -48,22 +48,27 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let disks_of_recordings = config.setup.disks.clone();
     let service = StationService::start(config.setup).context("start the station")?;
     let api = StationApi::start(Arc::clone(&service), listen, token.as_deref())?;
+    let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
+    let start = |options| VsiServer::start(StationAdapter::new(Arc::clone(&service), program)?, options);
+    let vsi = config.vsi.map(start).transpose()?;
+    let http = config.http;
+    let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings)).transpose()?;
+    // All that is said can be used from now on.
     say!(
         "station: {}, {}; HTTP API on http://{}",
         counted(inputs as u64, "input"),
         counted(disks as u64, "disk"),
         api.address()
     );
-    let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
-    let start = |options| VsiServer::start(StationAdapter::new(Arc::clone(&service), program)?, options);
-    let vsi = config.vsi.map(start).transpose()?;
     if let Some(vsi) = &vsi {
         say!("VSI-S on {}", vsi.address());
     }
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
     }
-    let files = config.http.map(|http| serve_files(&http, &disks_of_recordings)).transpose()?;
+    if let Some((config, server)) = http.as_ref().zip(files.as_ref()) {
+        say_files(config, server);
+    }
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
@@ -90,7 +95,11 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
 /// Serves directories and the recordings on these disks.
 fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
     let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
-    let server = WebDavServer::start(&config.options, token.as_deref(), disks).context("serve files")?;
+    WebDavServer::start(&config.options, token.as_deref(), disks).context("serve files")
+}
+
+/// Says where files are, and who may do what.
+fn say_files(config: &HttpConfig, server: &WebDavServer) {
     let is_encrypted = config.options.tls.is_some();
     say!("files on {}://{}", if is_encrypted { "https" } else { "http" }, server.address());
     for root in &config.options.directories {
@@ -104,5 +113,4 @@ fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
         let hint = Hint("set `certificate` and `key` of [http], or listen on 127.0.0.1");
         crate::print::note(&format!("clients send the token and files over the network in plain text{hint}"));
     }
-    Ok(server)
 }

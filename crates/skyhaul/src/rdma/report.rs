@@ -77,9 +77,9 @@ skyhaul_core::named! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum PlacementTier {
         /// The kernel if it can, else this process.
-        #[default]
         Auto = "auto",
         /// This process, from trains of datagrams.
+        #[default]
         Stage = "stage",
         /// A program in the kernel; an error if there cannot be one. Connections that get none are said in the report.
         Bpf = "bpf",

@@ -12,8 +12,14 @@ class DatagramReport(TypedDict):
     """Datagrams that arrived. Each is placed, consumed, control or refused."""
     placed: int
     """Of these: payload that was put into memory."""
+    placed_by_kernel: int
+    """Of those placed: by the program in the kernel (`skyhaul rdma serve --tier bpf`)."""
+    placed_late_by_kernel: int
+    """Of those refused: the program in the kernel had placed them before it was known that their message had ended."""
+    counted_as_errors: int
+    """Arrivals that the kernel's own counters show as dropped or as errors because its program placed them; no losses."""
     placed_bytes: int
-    """Bytes of it."""
+    """Bytes that were placed."""
     consumed: int
     """Of these: segments without payload for memory, such as requests to read and immediate data."""
     control: int
@@ -110,6 +116,12 @@ class ServerReport(TypedDict):
     """Wall seconds."""
     cpu_seconds: float
     """CPU seconds of its thread."""
+    voluntary_switches: int
+    """Times that its thread went to sleep."""
+    involuntary_switches: int
+    """Times that the CPU was taken from it."""
+    placing: str
+    """Who places Writes: "bpf", the kernel; or "stage", and why."""
     regions: list[RegionReport]
     """What it exposes."""
     requested: int
