@@ -1,13 +1,15 @@
 //! COPY between two servers: two stations, and a station with a peer that does what it likes.
 
+mod peer;
+
+use self::peer::{Act, Peer, object};
 use crate::device::Mounted;
 use crate::site::{Site, wait_for};
 use crate::webdav::{Files, Reply, address, adler32, bytes};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// Copies may connect to this host, and end when nothing moves for long.
 const INSIDE: &str = "[http.copy]\nallow = ['127.0.0.1']\n";
@@ -47,108 +49,6 @@ impl Reply {
         let (last, _) = self.ended();
         assert!(last.starts_with("failure: ") && last.contains(why), "{why}: {last}");
     }
-}
-
-/// A server that answers each request with what a function makes of its head.
-struct Peer {
-    address: SocketAddr,
-    heads: Arc<Mutex<Vec<String>>>,
-}
-
-/// What it does after a request.
-enum Act {
-    /// Sends this, and waits for the next request.
-    Say(Vec<u8>),
-    /// Sends this, and closes.
-    End(Vec<u8>),
-    /// Sends this, and then nothing until the other side closes.
-    Hold(Vec<u8>),
-    /// Sends a byte now and then.
-    Trickle(Vec<u8>),
-    /// Sends the first, reads so many bytes of a body, and sends the second.
-    Take(&'static str, usize, &'static str),
-}
-
-impl Peer {
-    fn start(answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
-        Self::at(Ipv4Addr::LOCALHOST, answer)
-    }
-
-    fn at(ip: Ipv4Addr, answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind((ip, 0)).unwrap();
-        let (address, heads) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
-        let (answer, seen) = (Arc::new(answer), Arc::clone(&heads));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
-                std::thread::spawn(move || serve(stream, &*answer, &seen));
-            }
-        });
-        Self { address, heads }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/f", self.address)
-    }
-
-    fn heads(&self) -> Vec<String> {
-        self.heads.lock().unwrap().clone()
-    }
-
-    /// How many requests of this method came.
-    fn count(&self, method: &str) -> usize {
-        self.heads().iter().filter(|head| head.starts_with(method)).count()
-    }
-}
-
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&str) -> Act, seen: &Mutex<Vec<String>>) {
-    loop {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut byte) {
-                Ok(1) => head.push(byte[0]),
-                _ => return,
-            }
-        }
-        let head = String::from_utf8(head).unwrap();
-        seen.lock().unwrap().push(head.clone());
-        // Whoever closed in the meantime needs no answer.
-        match answer(&head) {
-            Act::Say(text) => drop(stream.write_all(&text)),
-            Act::End(text) => return drop(stream.write_all(&text)),
-            Act::Hold(text) => {
-                let _ = stream.write_all(&text);
-                let _ = stream.read_to_end(&mut Vec::new());
-                return seen.lock().unwrap().push("closed".to_owned());
-            }
-            Act::Trickle(text) => {
-                let _ = stream.write_all(&text);
-                while stream.write_all(b"x").is_ok() {
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-                return;
-            }
-            Act::Take(first, bytes, last) => {
-                let _ = stream.write_all(first.as_bytes());
-                let mut body = vec![0; bytes];
-                let _ = stream.read_exact(&mut body);
-                let _ = stream.write_all(last.as_bytes());
-                if last.is_empty() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// A reply of a source: the head, and for GET these bytes behind it.
-fn object(head: &str, more: &str, body: &[u8]) -> Vec<u8> {
-    let mut all = format!("HTTP/1.1 200 OK\r\n{more}\r\n").into_bytes();
-    if head.starts_with("GET") {
-        all.extend(body);
-    }
-    all
 }
 
 fn pull(files: &Files, name: &str, from: &str, more: &[&str]) -> Reply {
@@ -277,7 +177,7 @@ fn a_source_that_breaks_its_word_leaves_nothing() {
     let body = [7; 1000];
     let length = "Content-Length: 1000\r\n";
     let fake = |answer: fn(&str, &[u8]) -> Act| Peer::start(move |head| answer(head, &[7; 1000]));
-    let cases: [(&str, Peer); 11] = [
+    let cases: [(&str, Peer); 12] = [
         (
             "no progress in 2s",
             fake(|head, body| match head.starts_with("GET") {
@@ -348,6 +248,11 @@ fn a_source_that_breaks_its_word_leaves_nothing() {
                 true => Act::Say([b"HTTP/1.1 206 Partial\r\nContent-Length: 1000\r\n\r\n", body].concat()),
                 false => Act::Say(object(head, "Content-Length: 1000\r\n", body)),
             }),
+        ),
+        // Nothing says how long it is, and the connection ends: the rest may be missing.
+        (
+            "neither the length",
+            fake(|head, body| Act::End(object(head, "Connection: close\r\n", &body[..999]))),
         ),
         (
             "Remote I/O error: the source 127.0.0.1",
@@ -773,7 +678,10 @@ fn copies_are_limited_and_a_full_disk_is_507() {
     let refused = pull(&files, "x", &big.url(), &[]).expect(507);
     assert!(refused.text().contains("<D:quota-not-exceeded/>"), "{}", refused.text());
     // Known when it happens.
-    let unknown = Peer::start(|head| Act::End(object(head, "Connection: close\r\n", &bytes(9_000_000))));
+    let unknown = Peer::start(|head| {
+        let chunk = [b"895440\r\n", &bytes(9_000_000)[..], b"\r\n0\r\n\r\n"].concat();
+        Act::End(object(head, "Transfer-Encoding: chunked\r\n", &chunk))
+    });
     wait_for("the place to be free", || {
         let reply = pull(&files, "x", &unknown.url(), &[]);
         (reply.status == 202).then(|| reply.failed("No space left on device"))

@@ -18,7 +18,7 @@ use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue};
+use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use http_body::Frame;
@@ -174,7 +174,7 @@ impl Pull {
     /// The bytes of the source, and how many there are, if that is known.
     async fn body(
         &mut self,
-        version: &SourceVersion,
+        (version, stated): (&SourceVersion, &DigestSet),
         progress: &Arc<Progress>,
     ) -> Result<(Body, Option<u64>), Failure> {
         if let (Some((count, places)), Some(size)) = (self.streams.take(), version.size) {
@@ -190,8 +190,15 @@ impl Pull {
         if !version.is(&now) {
             return Err(changed());
         }
+        let size = now.size.or(version.size);
+        // Such a body ends with its connection, also where that breaks.
+        let is_chunked = reply.text(&TRANSFER_ENCODING).is_some_and(|text| text.trim().ends_with("chunked"));
+        if size.is_none() && !is_chunked && stated.algorithms().next().is_none() {
+            let text = "the source gives neither the length of the file nor a checksum: that all of it arrived could not be known";
+            return Err(Failure::new(502, text));
+        }
         let body = Arriving { body: reply.into_body(), progress: Arc::clone(progress) };
-        Ok((Body::new(body), now.size.or(version.size)))
+        Ok((Body::new(body), size))
     }
 
     async fn run(
@@ -202,7 +209,7 @@ impl Pull {
         overwrite: bool,
         progress: &Arc<Progress>,
     ) -> Result<(), Failure> {
-        let (mut body, size) = self.body(&version, progress).await?;
+        let (mut body, size) = self.body((&version, &stated), progress).await?;
         let received = receive(&self.connection, upload, &mut body).await;
         let upload = received.map_err(|failure| from_source(&failure))?;
         if size.is_some_and(|size| size != upload.bytes) {
