@@ -26,6 +26,7 @@ def package():
     if not shutil.which("dpkg-deb"):
         pytest.skip("dpkg-deb: not installed (it is part of Debian and Ubuntu)")
     if not XTASK.exists() or not BINARY.exists():
+        # A run of these tests alone, without the suite, which builds both.
         pytest.skip(f"the package is made of {BINARY.name} by cargo xtask deb (make deb)")
     # That of users is not touched; `make deb` itself checks that it is no larger than 16 MiB.
     done = subprocess.run([XTASK, "deb", "--command", BINARY], capture_output=True, text=True, timeout=120, check=False)

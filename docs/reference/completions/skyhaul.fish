@@ -818,7 +818,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l connections -d 'Accept this many connections, and stop when they have ended' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l tier -d 'Who places what peers write: this process (stage) or the kernel (bpf; needs CAP_BPF)' -r -f -a "auto\t'The kernel if it can, else this process, and the report says why'
 stage\t'This process, from trains of datagrams'
-bpf\t'A program in the kernel; an error that says what is missing if there cannot be one'"
+bpf\t'A program in the kernel. If it cannot be loaded, the command fails and says what is missing'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l faults -d 'Inject faults into arriving datagrams, like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F

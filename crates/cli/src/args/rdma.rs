@@ -45,7 +45,7 @@ pub(crate) enum PlacementTierArg {
     Auto,
     /// This process, from trains of datagrams
     Stage,
-    /// A program in the kernel; an error that says what is missing if there cannot be one
+    /// A program in the kernel. If it cannot be loaded, the command fails and says what is missing
     Bpf,
 }
 

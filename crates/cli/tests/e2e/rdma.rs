@@ -177,6 +177,7 @@ fn may_place() -> bool {
     let done =
         run("rdma serve --listen rdma+udp://127.0.0.1:0 --region a:1MiB:write --tier bpf --duration 1ms");
     if done.code == Some(2) && done.said().contains("(forbidden)") {
+        // Loading a program needs CAP_BPF; what the command says names it.
         eprintln!("SKIPPED: {}", done.said());
         return false;
     }
@@ -248,11 +249,12 @@ fn writes_that_need_no_attention_wake_nobody() {
 #[test]
 fn without_the_privilege_this_process_places_and_says_why() {
     if std::process::Command::new("setpriv").arg("--version").output().is_err() {
+        // Only it can take a capability away from root.
         return eprintln!("SKIPPED: there is no setpriv; apt-get install util-linux");
     }
     let serving = |tier: &str| {
         let mut command = std::process::Command::new("setpriv");
-        // A process without the right, whoever runs the test.
+        // The server must lack the capability even when root runs the test.
         if rustix::process::geteuid().is_root() {
             command.args(["--bounding-set", "-bpf,-sys_admin"]);
         }

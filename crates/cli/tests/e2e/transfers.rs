@@ -90,7 +90,7 @@ impl Pair {
         self.serving.call(line).expect(2).stderr
     }
 
-    /// What is equal at both ends is told by neither: every file is read here.
+    /// Reads every file at both ends, and trusts the report of neither.
     fn same(&self, disk: usize, scan: &str, directory: &str) {
         let from = self.serving.site.disks[disk].join(scan);
         same(&from, &self.place.at("root").join(directory).join(scan));
@@ -166,7 +166,7 @@ fn either_end_may_be_killed() {
     let come = |one: &Value| number(&one["there_bytes"]) > 6 * MIB as u64;
     pair.until(1, "some of it", come);
     pair.serving.kill_and_restart();
-    // It goes on by itself, and knows what is there.
+    // The copy resumes without a command, and does not send again what has arrived.
     let resumed = pair.until(1, "the rest to begin", |one| one["state"] == "running" && come(one));
     assert_eq!(number(&resumed["attempts"]), 2, "{resumed}");
     pair.place.server.signal(Signal::KILL);
@@ -208,6 +208,7 @@ fn a_copy_from_a_disk_that_hangs_can_be_cancelled_and_is_not_begun_twice() {
     let site = Site::new(2);
     let mut device = match Device::new(&site.disks[1]) {
         Ok(device) => device,
+        // Needs root, FUSE and a loop device.
         Err(why) => return println!("SKIPPED: {why}"),
     };
     let mut pair = Pair::on(site, 1, &[("s", 24)]);
@@ -251,6 +252,7 @@ fn too_little_space_is_refused_with_the_numbers_and_what_fills_meanwhile_is_wait
     let pair = Pair::new(1, &[("large", 24), ("small", 6)]);
     let root = pair.place.at("root");
     let Some(_mounted) = Mounted::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", "size=16m"], &root) else {
+        // Only root may mount a disk that is soon full.
         eprintln!("SKIPPED: a full destination needs a mount (sudo)");
         return;
     };

@@ -284,7 +284,7 @@ fn a_destination_stays_when_nothing_takes_its_place() {
     files.ask("COPY /exp/dir", &["Destination: /exp/old"], b"").expect(403);
     files.ask("MOVE /exp/dir", &["Destination: /two/full"], b"").expect(403);
     files.ask("COPY /exp/link", &["Destination: /two/full"], b"").expect(403);
-    // A file of which the disk has no room: it is all hole here.
+    // A sparse file, longer than the space on the disk.
     let huge = std::fs::File::create(files.root.join("huge")).unwrap();
     huge.set_len(1 << 43).unwrap();
     files.ask("COPY /exp/huge", &["Destination: /two/full"], b"").expect(507);
@@ -319,6 +319,7 @@ fn the_digest_of_a_file_that_may_still_change_is_not_kept() {
     let hour = std::time::SystemTime::now() - Duration::from_secs(3600);
     file.set_modified(hour).unwrap();
     assert_eq!(ask(), format!("adler32={:08x}", adler32(b"two")));
+    // A tmpfs, as many machines have at /tmp, may have no user attributes.
     if skyhaul::io::disk::set_attribute(&file, "user.skyhaul.test", b"1").is_err() {
         return println!(
             "SKIPPED: digests beside files (needs a file system with attributes: ext4, XFS or btrfs below $TMPDIR)"

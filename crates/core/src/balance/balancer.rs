@@ -262,7 +262,7 @@ impl Balancer {
         if let Some(numbers) = self.numbers(&met) {
             self.change(&numbers, &met, now);
         }
-        // A calendar that is withdrawn too late goes on, and needs its workers.
+        // Threads may have used a withdrawn calendar already. It then stays, and its workers must keep their seats.
         if self.epochs.stats().withdrawn == withdrawn {
             self.release();
         }

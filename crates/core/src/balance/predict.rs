@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 pub const SOURCES: usize = 64;
 /// A source is silent after this time without a message. E2SAR sends one at least every 10 s.
 const SILENT: Nanos = Nanos(12_000_000_000);
-/// One that goes on where it was, after at most this time, was held up.
+/// A source that resumes at its last tick within this time was held up, and not restarted.
 const HELD_UP: Nanos = Nanos(60_000_000_000);
 /// Sources agree if they differ by less than this time's ticks.
 const AGREE: f64 = 2e9;

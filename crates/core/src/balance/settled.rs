@@ -8,8 +8,8 @@
 //!                                 └ highest tick that a thread asked for
 //! ```
 //!
-//! A time by which all threads use a new table cannot be guaranteed: a thread, or whoever decides, may get no processor
-//! for seconds. So no time is assumed. A thread forwards only ticks that are settled. For the first one that is not, it
+//! No deadline for using a new table can be guaranteed: a thread, or the control plane, may get no processor for seconds.
+//! So none is assumed. A thread forwards only ticks that are settled. For the first one that is not, it
 //! asks ([`Settled::claim`]): it gets the newest table, and a range of ticks that are settled by it. A new table
 //! ([`Settled::commit`]) changes only ticks that nobody has asked for; if one of its calendars is to begin among
 //! settled ticks, it begins after them. Both are done under one lock, so one of them is first:

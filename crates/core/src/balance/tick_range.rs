@@ -22,7 +22,7 @@ impl TickRange {
         self.first <= tick && tick <= self.last
     }
 
-    /// The first and the last of them; the first is above the last if there are none.
+    /// The first and the last tick. In an empty range the first is above the last.
     #[must_use]
     pub fn ends(self) -> (u64, u64) {
         (self.first, self.last)

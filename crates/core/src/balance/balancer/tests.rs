@@ -525,8 +525,8 @@ fn one_of_two_that_was_held_up_loses_nothing() {
     }
 }
 
-/// Of two senders, one is held up until long after the other has ended, and goes on slowly. The other's parts of these events
-/// were sent to their workers, so it may be refused, but gets no other calendars.
+/// One of two senders is held up until long after the other has ended, then resumes slowly. The other sender's parts of these events
+/// are with their workers, so its packets may be refused, but must not go to other workers.
 #[test]
 fn one_that_is_far_behind_when_the_others_have_ended_splits_nothing() {
     for (behind, held, slow) in [(180, 240, 30), (100, 300, 100), (195, 400, 60), (20, 260, 10)] {

@@ -52,7 +52,7 @@ fn a_calendar_begins_after_what_a_thread_asked_for() {
     assert_eq!(epochs(&settled), [(0, 1), (51, 2), (80, 3)], "it was not");
     assert_eq!(settled.claim(30, now).ends(), (0, 50), "nothing new");
     assert_eq!(settled.claim(85, now).ends(), (0, 85 + 35));
-    // One that is withdrawn too late goes on as far as it was asked for.
+    // A calendar that is withdrawn too late keeps the ticks that were asked for.
     settled.commit(table(&[(0, 1), (51, 2)]));
     assert_eq!(epochs(&settled), [(0, 1), (51, 2), (80, 3), (121, 2)]);
     // Those that are over are refused, and the last one stays.
@@ -174,7 +174,7 @@ fn play(seed: u64, asks: bool) -> Result<u64, u64> {
         let now = Nanos(now * time);
         threads.iter_mut().for_each(|thread| thread.held = thread.held.saturating_sub(1));
         if random.below(20) == 0 {
-            // Whoever decides knows an older tick, and what was in use before; it may be held up, too.
+            // The control plane may be held up, too: it knows an older tick, and the table of that time.
             let first = newest.saturating_sub(random.below(40)) + random.below(60);
             let mut next = self::epochs(&settled);
             if next.len() > 4 && next[1].0 + 3000 < newest {
