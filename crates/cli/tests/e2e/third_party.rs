@@ -356,6 +356,29 @@ fn a_file_comes_in_several_streams_in_order() {
     }
 }
 
+/// A server may close a connection whenever nothing is asked, and so while something is.
+#[test]
+fn what_a_closed_connection_has_not_answered_is_asked_again() {
+    let files = start(INSIDE);
+    let is_closed = Mutex::new(false);
+    let peer = Peer::start(move |head| {
+        let closes = head.starts_with("GET") && !std::mem::replace(&mut *is_closed.lock().unwrap(), true);
+        if closes {
+            return Act::End(Vec::new());
+        }
+        Act::Say(object(head, "Content-Length: 3\r\n", b"new"))
+    });
+    pull(&files, "y", &peer.url(), &[]).succeeded();
+    assert_eq!((peer.count("GET"), std::fs::read(files.root.join("y")).unwrap()), (2, b"new".to_vec()));
+    // One that was new is not: it may never answer.
+    let silent = Peer::start(|head| match head.starts_with("GET") {
+        true => Act::End(Vec::new()),
+        false => Act::End(object(head, "Content-Length: 3\r\nConnection: close\r\n", b"new")),
+    });
+    pull(&files, "z", &silent.url(), &[]).failed("Remote I/O error: the source");
+    assert_eq!(silent.count("GET"), 1);
+}
+
 #[test]
 fn what_a_source_says_before_is_the_status() {
     let files = start(INSIDE);
@@ -522,8 +545,10 @@ fn a_copy_ends_with_its_client() {
         "HEAD" => Act::Say(b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec()),
         _ => Act::Say(b"HTTP/1.1 204 Gone\r\n\r\n".to_vec()),
     });
-    let (stream, _) = ask_and_wait(&files, "big", &format!("Destination: {}", destination.url()), 1);
+    let (mut stream, _) = ask_and_wait(&files, "big", &format!("Destination: {}", destination.url()), 1);
     wait_for("the body to begin", || (*has_begun.lock().unwrap()).then_some(()));
+    // Of a body of which nothing was sent, nothing is removed.
+    while markers(&mut stream, 1).contains("Stripe Bytes Transferred: 0\n") {}
     drop(stream);
     wait_for("the part to be removed", || (destination.count("DELETE") == 1).then_some(()));
     // A server that is killed leaves nothing of what it pulled, and its client without a result.
@@ -586,7 +611,7 @@ fn a_destination_that_fails_is_told_and_cleaned() {
     const MADE: &str = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
     // What it answers to PUT; what it says that it has then; how the copy ends, and whether it is asked to remove something.
     type Case = (fn() -> Act, &'static str, &'static str, usize);
-    let cases: [Case; 8] = [
+    let cases: [Case; 10] = [
         (
             || Act::Say(b"HTTP/1.1 507 Full\r\nContent-Length: 4\r\n\r\nfull".to_vec()),
             "404 None",
@@ -620,6 +645,19 @@ fn a_destination_that_fails_is_told_and_cleaned() {
         ),
         (|| Act::Take(LEAVE, 3 << 20, MADE), "404 None", "No such file or directory", 0),
         (|| Act::Hold(LEAVE.into()), "404 None", "no answer in 10s", 0),
+        // Another client was faster: what is there is not of this copy.
+        (
+            || Act::Take(LEAVE, 3 << 20, "HTTP/1.1 412 Not now\r\nContent-Length: 0\r\n\r\n"),
+            "200 OK\r\nContent-Length: 3145728",
+            "412",
+            0,
+        ),
+        (
+            || Act::Take(LEAVE, 1 << 20, ""),
+            "200 OK\r\nContent-Length: 3145729",
+            "Remote I/O error: the destination",
+            0,
+        ),
     ];
     std::thread::scope(|scope| {
         for (put, after, why, removed) in cases {

@@ -4,8 +4,9 @@
 //!   open ─▶ HEAD: is something there? ─▶ 202 ─▶ PUT, Expect ─▶ 100 ─▶ pieces ─▶ 201 ─▶ HEAD: size, digest as sent? ─▶ success
 //! ```
 //!
-//! After a failure the destination is asked to remove what it may have kept, unless that was there before. Some servers keep a part of a
-//! file, or one without bytes.
+//! After a failure the destination is asked to remove what it may have kept: some servers keep a part of a file, or one without bytes.
+//! Not what was there before, and not what another client has put there meanwhile: then the destination refuses the body for what is there,
+//! or has more bytes than were sent.
 
 use super::copies::CopyPlace;
 use super::digests::{Algorithm, DigestSet, Digester, expected};
@@ -28,7 +29,7 @@ use http_body::{Frame, SizeHint};
 use skyhaul::io::lock::lock;
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -108,8 +109,8 @@ async fn look(destination: &mut RemoteSession) -> Result<There, Failure> {
 
 /// Removes what a copy that failed has left.
 async fn clean(destination: &mut RemoteSession, before: &There, sent: &Sent) {
-    // Before the body, the destination has made nothing.
-    if !sent.has_begun() {
+    // Before the body, the destination has made nothing; and it says if something of another client is in the way.
+    if !sent.has_begun() || sent.is_in_the_way() {
         return;
     }
     let Ok(there) = look(destination).await else { return };
@@ -120,7 +121,8 @@ async fn clean(destination: &mut RemoteSession, before: &There, sent: &Sent) {
         There::Nothing => there != There::Nothing,
         There::Object(..) => matches!(there, There::Object(..)) && there != *before,
     };
-    if is_left {
+    let is_larger = matches!(there, There::Object(Some(size), _) if size > sent.bytes());
+    if is_left && !is_larger {
         // It is told as a failure in any case.
         drop(destination.ask(Method::DELETE, &HeaderMap::new()).await);
     }
@@ -142,6 +144,12 @@ impl Push {
     async fn run(mut self) -> Result<(), Failure> {
         let reply = self.put().await?;
         if !matches!(reply.status.as_u16(), 200 | 201 | 204) {
+            if matches!(
+                reply.status,
+                StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED | StatusCode::LOCKED
+            ) {
+                self.sent.meet_another();
+            }
             return Err(self.destination.refusal(reply).await);
         }
         self.destination.keep(reply);
@@ -265,6 +273,9 @@ fn compare(expected: &DigestSet, found: &DigestSet, which: &str) -> Result<(), F
 struct Sent {
     has_begun: AtomicBool,
     is_accepted: AtomicBool,
+    is_in_the_way: AtomicBool,
+    /// The most of one attempt: another server may have asked for them anew.
+    bytes: AtomicU64,
     digests: Mutex<DigestSet>,
 }
 
@@ -284,6 +295,23 @@ impl Sent {
 
     fn is_accepted(&self) -> bool {
         self.is_accepted.load(Ordering::Relaxed)
+    }
+
+    /// The destination does not take it because of what it has there.
+    fn meet_another(&self) {
+        self.is_in_the_way.store(true, Ordering::Relaxed);
+    }
+
+    fn is_in_the_way(&self) -> bool {
+        self.is_in_the_way.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, bytes: u64) {
+        self.bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn digests(&self) -> DigestSet {
@@ -331,6 +359,7 @@ impl HttpBody for Departing {
                     digester.update(data);
                 }
                 self.progress.add(data.len());
+                self.sent.count(self.progress.bytes());
                 self.left = self.left.saturating_sub(data.len() as u64);
                 if self.left == 0 {
                     self.end();

@@ -270,14 +270,17 @@ impl RemoteSession {
             Some(open) => open.sender.ready().await.is_ok(),
             None => false,
         };
+        // A server may close a connection that was kept while the next request is on its way: what changes nothing when it is sent twice
+        // is sent again (RFC 9112, 9.3.1).
+        let is_repeatable = is_ready && request.method().is_idempotent();
+        let again = is_repeatable.then(|| without_body(&request));
         let mut open = match kept.filter(|_| is_ready) {
             Some(open) => open,
             None => self.open(url).await?,
         };
         let sent = match open.sender.try_send_request(request).await {
             Ok(reply) => Ok(reply),
-            // A connection that was kept may have been closed before it could be used again.
-            Err(mut error) => match error.take_message() {
+            Err(mut error) => match error.take_message().or(again) {
                 None => Err(error.into_error()),
                 Some(request) => {
                     open = self.open(url).await?;
@@ -388,6 +391,15 @@ impl RemoteSession {
         secrets.sort_by_key(|word| std::cmp::Reverse(word.len()));
         secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
     }
+}
+
+/// The same request; it has no body.
+fn without_body(request: &Request<Body>) -> Request<Body> {
+    let mut same = Request::new(Body::empty());
+    *same.method_mut() = request.method().clone();
+    *same.uri_mut() = request.uri().clone();
+    *same.headers_mut() = request.headers().clone();
+    same
 }
 
 impl RemoteReply {
