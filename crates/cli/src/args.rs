@@ -71,6 +71,7 @@ pub(crate) use top::TopArgs;
 pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
 
 use clap::FromArgMatches;
+use std::ffi::OsString;
 
 /// A command line that was read, completed with defaults from a file, and found consistent.
 pub(crate) enum Parsed {
@@ -81,17 +82,20 @@ pub(crate) enum Parsed {
 }
 
 /// Read a command line, with defaults from the first file of `places`.
-pub(crate) fn parse<T: Into<std::ffi::OsString>>(
+pub(crate) fn parse<T: Into<OsString>>(
     words: impl IntoIterator<Item = T>,
     places: &ConfigPaths,
 ) -> anyhow::Result<Parsed> {
-    let command = cli::definition();
-    let words = words.into_iter().map(Into::into).collect();
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    // A file may set options of every verb, and is checked as a whole.
+    let has_file =
+        places.may_be_set() || words.iter().any(|word| word.to_string_lossy().starts_with("--config"));
+    let mut command = if has_file { cli::definition() } else { cli::definition_for(&words) };
     let merged = config::merge(&command, words, places)?;
     if let Some(text) = merged.shown {
         return Ok(Parsed::Show(text));
     }
-    let matches = command.clone().try_get_matches_from(merged.words)?;
+    let matches = command.try_get_matches_from_mut(merged.words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     if let Some(situation) = situation::situation(&cli) {
         for note in applies::check(&situation, &command, &matches, &merged.from_file)? {

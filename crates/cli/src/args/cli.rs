@@ -3,7 +3,7 @@
 use super::applies::describe;
 use super::balance::{BalanceArgs, BalancerArgs, DataPlaneArgs};
 use super::bench::BenchArgs;
-use super::config::ConfigArgs;
+use super::config::{ConfigArgs, find_verb};
 use super::copy::CopyArgs;
 use super::disk::DiskMeasureArgs;
 use super::host::HostArgs;
@@ -26,6 +26,7 @@ use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, Va
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul_measure::bench::FIXED_INPUTS;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
@@ -192,19 +193,30 @@ const FIRST: [(&str, &[&str]); 7] = [
 
 /// The definition with what follows from the statements of the options.
 pub(crate) fn described() -> Command {
-    verbs(&Cli::command()).iter().fold(Cli::command(), |command, verb| command.mut_subcommand(verb, describe))
-}
-
-fn verbs(command: &Command) -> Vec<String> {
-    command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+    each_verb(Cli::command(), describe)
 }
 
 /// The definition as it is parsed and shown: `-1` is refused as a value rather than as an unknown option, and `-h` is
 /// short.
 pub(super) fn definition() -> Command {
-    let command = described();
-    let verbs = verbs(&command);
-    let mut command = verbs.iter().fold(command, |command, verb| command.mut_subcommand(verb, refined));
+    completed(described())
+}
+
+/// The same for the verb among these words; of the others only what the list of verbs shows. To define all options of all verbs
+/// takes longer than all else that a short command does.
+pub(super) fn definition_for(words: &[OsString]) -> Command {
+    let mut command = Cli::command();
+    let used = find_verb(&command, words).map(|(_, verb)| verb.get_name().to_owned());
+    let Some(used) = used else { return definition() };
+    for other in command.get_subcommands_mut().filter(|verb| verb.get_name() != used) {
+        let about = other.get_about().cloned().unwrap_or_default();
+        *other = Command::new(other.get_name().to_owned()).about(about).hide(other.is_hide_set());
+    }
+    completed(each_verb(command, describe))
+}
+
+fn completed(command: Command) -> Command {
+    let mut command = each_verb(command, refined);
     command.build();
     // These two exist only now.
     let under_general = |arg: Arg| match arg.get_id().as_str() {
@@ -212,9 +224,17 @@ pub(super) fn definition() -> Command {
         "version" => arg.help_heading(GENERAL).hide_short_help(true),
         _ => arg,
     };
-    verbs
-        .iter()
-        .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.mut_args(under_general)))
+    each_verb(command, |verb| match verb.get_name() {
+        "help" => verb,
+        _ => verb.mut_args(under_general),
+    })
+}
+
+fn each_verb(mut command: Command, change: impl Fn(Command) -> Command) -> Command {
+    for verb in command.get_subcommands_mut() {
+        *verb = change(std::mem::take(verb));
+    }
+    command
 }
 
 fn refined(verb: Command) -> Command {

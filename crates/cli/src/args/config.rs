@@ -75,6 +75,11 @@ impl ConfigPaths {
         }
     }
 
+    /// Whether there may be a file to read, whatever the command line says.
+    pub(super) fn may_be_set(&self) -> bool {
+        self.file(None).is_some()
+    }
+
     /// The file to read; `typed` is that of the command line.
     pub(super) fn file(&self, typed: Option<&Path>) -> Option<PathBuf> {
         let named = typed.or(self.named.as_deref()).map(Path::to_owned);
@@ -89,18 +94,22 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPath
     let Some((at, verb)) = verb else { return Ok(merged) };
     let before = typed(command, &merged.words[1..at]);
     let behind = typed(verb, &merged.words[at + 1..]);
+    let config = before.value("config").or_else(|| behind.value("config"));
+    let path = places.file(config.as_deref());
+    let is_shown = before.ids.contains("show_config") || behind.ids.contains("show_config");
+    if path.is_none() && !is_shown {
+        return Ok(merged);
+    }
     let Ok(missing) = missing(command, &merged.words) else {
         // Help or a mistake: reported as if there were no file.
         return Ok(merged);
     };
-    let config = before.value("config").or_else(|| behind.value("config"));
-    let path = places.file(config.as_deref());
     if let Some(path) = &path {
         let file = File::read(path, command)?;
         let settings = file.of(verb).filter(|setting| !behind.ids.contains(&setting.id)).collect();
         take(command, &mut merged, at, &missing, path, settings)?;
     }
-    if before.ids.contains("show_config") || behind.ids.contains("show_config") {
+    if is_shown {
         merged.shown = Some(text(command, verb, &merged, path.as_deref(), &places.usual));
     }
     Ok(merged)
@@ -178,7 +187,7 @@ fn reason(error: &clap::Error) -> String {
 }
 
 /// The verb, and its position among the words.
-fn find_verb<'a>(command: &'a Command, words: &[OsString]) -> Option<(usize, &'a Command)> {
+pub(super) fn find_verb<'a>(command: &'a Command, words: &[OsString]) -> Option<(usize, &'a Command)> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
         let text = word.to_str()?;
