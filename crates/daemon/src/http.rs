@@ -249,6 +249,7 @@ type Answering = AddExtension<Router, Arc<Connection>>;
 /// What is known of the caller on a connection.
 pub(crate) struct Connection {
     pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: SocketAddr,
     pub(crate) tls: bool,
     permit: Permit,
     begun: Instant,
@@ -322,6 +323,7 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
         let Some(permit) = site.connections.enter(from.ip()) else { continue };
         let connection = Arc::new(Connection {
             local: stream.local_addr().ok(),
+            peer: from,
             tls: site.tls.is_some(),
             permit,
             begun: Instant::now(),

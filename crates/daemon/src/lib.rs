@@ -30,6 +30,7 @@ mod rights;
 pub mod schedule;
 pub mod station;
 mod tls;
+pub mod tokens;
 pub mod vsi;
 pub mod webdav;
 

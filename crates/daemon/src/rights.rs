@@ -26,7 +26,11 @@ pub(crate) enum Denied {
 
 /// Who may use a service.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rights(Option<TokenHash>);
+pub(crate) struct Rights {
+    token: Option<TokenHash>,
+    /// Without a token, this host may use it.
+    is_open_to_this_host: bool,
+}
 
 impl Rights {
     /// Of a service that listens there.
@@ -39,23 +43,25 @@ impl Rights {
             let text = format!("{listen} can be reached from other hosts, and there is no token{hint}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        Ok(Self(token.map(TokenHash::of)))
+        Ok(Self { token: token.map(TokenHash::of), is_open_to_this_host: token.is_none() })
+    }
+
+    /// Of a service that also takes tokens of issuers: nobody may use it without a token.
+    pub(crate) fn by_token_only(token: Option<&str>) -> Self {
+        Self { token: token.map(TokenHash::of), is_open_to_this_host: false }
     }
 
     /// Whether there is a token.
     pub(crate) fn has_token(&self) -> bool {
-        self.0.is_some()
+        self.token.is_some()
     }
 
     /// Whether a request may ask; `authority` is that of its target, if it has one.
     pub(crate) fn check(&self, authority: Option<&str>, headers: &HeaderMap) -> Result<(), Denied> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        if let Some(token) = self.0 {
-            let given = text(AUTHORIZATION).and_then(|value| {
-                let (scheme, token) = value.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then(|| TokenHash::of(token.trim()))
-            });
-            return if given == Some(token) { Ok(()) } else { Err(Denied::NoToken) };
+        if !self.is_open_to_this_host {
+            let given = bearer(headers).map(TokenHash::of);
+            return if given.is_some() && given == self.token { Ok(()) } else { Err(Denied::NoToken) };
         }
         let named = authority.or_else(|| text(HOST)).unwrap_or_default();
         let is_own = text(ORIGIN).is_none_or(|from| {
@@ -64,6 +70,12 @@ impl Rights {
         });
         if is_this_host(named) && is_own { Ok(()) } else { Err(Denied::ForeignSite) }
     }
+}
+
+/// The token of a request (RFC 6750, 2.1).
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether the host of a request is this one, by a name that no other site can have.

@@ -13,6 +13,7 @@
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
 //! | `third_party`, `pulling`, `streams`, `pushing`, `remote` | COPY with another server, and the requests to it |
 //! | `remote_url`, `addresses`, `source_version`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
+//! | `access`, `issuers`, `kept_keys` | what a request may do, by the scopes of its token; the keys of issuers |
 //! | `failure` | refusals in words that engines know |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -21,6 +22,7 @@
 //! Limits: [`MAX_CONNECTIONS`], [`MAX_PER_ADDRESS`], [`MAX_BODIES`], [`MAX_RECORDING_BODIES`], [`MAX_UPLOADS`], [`MEMORY_BYTES`]; the times of
 //! [`http`](crate::balancer) for heads, and for bodies that make no progress.
 
+mod access;
 mod addresses;
 mod byte_ranges;
 mod changes;
@@ -29,6 +31,8 @@ mod copies;
 mod digests;
 mod door;
 mod failure;
+mod issuers;
+mod kept_keys;
 mod listing;
 mod markers;
 mod outgoing;
@@ -41,7 +45,7 @@ mod receiving;
 mod recordings;
 mod remote;
 mod remote_url;
-mod request_path;
+pub(crate) mod request_path;
 mod roots;
 mod sending;
 mod source_version;
@@ -51,13 +55,16 @@ mod third_party;
 pub use crate::tls::TlsFiles;
 pub use addresses::{AddressBlock, BadAddressBlock};
 pub use copies::CopyLimits;
+pub use issuers::TokenIssuer;
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
-use crate::rights::{Denied, Rights};
+use crate::rights::Rights;
+use crate::tokens::Use;
+use access::{Access, AccessControl};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::header::{ALLOW, CONNECTION, EXPECT, HeaderName, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONNECTION, EXPECT, HeaderName};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -65,8 +72,9 @@ use changes::{Located, Transfer, located};
 use copies::Copies;
 use door::{Door, RECORDINGS, next_data};
 use failure::Failure;
+use issuers::Issuers;
 use recordings::Recordings;
-use remote::RemoteAccess;
+use remote::{Purpose, RemoteAccess};
 use request_path::RequestPath;
 use roots::Root;
 use skyhaul::core::hint::Hint;
@@ -117,6 +125,10 @@ pub struct WebDavOptions {
     pub tls: Option<TlsFiles>,
     /// Copies between this server and others.
     pub copy: ThirdPartyOptions,
+    /// Issuers whose tokens are accepted beside the token of this server.
+    pub issuers: Vec<TokenIssuer>,
+    /// The directory in which keys of issuers are kept.
+    pub state: Option<PathBuf>,
 }
 
 /// How files are copied between this server and others.
@@ -146,13 +158,17 @@ impl WebDavServer {
     /// Opens the port and serves. `disks` are those of the recordings.
     ///
     /// # Errors
-    /// The port is taken; or it can be reached from other hosts, and there is no token; or a directory or the
-    /// certificate cannot be used.
+    /// The port is taken; or it can be reached from other hosts, and there is no token and no issuer; or a directory,
+    /// the certificate or a file of keys cannot be used.
     pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
-        let rights = Rights::new(token, options.listen)?;
+        let issuers = Arc::new(Issuers::open(&options.issuers, options.state.as_deref())?);
+        let rights = match issuers.is_empty() {
+            true => Rights::new(token, options.listen)?,
+            false => Rights::by_token_only(token),
+        };
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let door = Arc::new(Door {
-            rights,
+            access: AccessControl::new(rights, Arc::clone(&issuers)),
             roots: roots.collect::<io::Result<_>>()?,
             recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec()))),
             memory: HeapMemory::new(MEMORY_BYTES),
@@ -163,7 +179,11 @@ impl WebDavServer {
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
             copies: Copies::new(options.copy.limits),
             streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
-            remote: Arc::new(RemoteAccess::new(&options.copy.allow, options.copy.authorities.as_ref())?),
+            remote: Arc::new(RemoteAccess::new(
+                &options.copy.allow,
+                options.copy.authorities.as_ref(),
+                Purpose::Copies,
+            )?),
             stall: options.copy.stall,
         });
         let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
@@ -174,7 +194,7 @@ impl WebDavServer {
             tls: options.tls.as_ref().map(|files| files.acceptor(&["http/1.1"])).transpose()?,
             connections: Connections::with(total, MAX_PER_ADDRESS),
         };
-        HttpServer::start(site, options.listen, std::future::pending).map(Self)
+        HttpServer::start(site, options.listen, || issuers.keep_fresh()).map(Self)
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -193,6 +213,7 @@ impl WebDavServer {
 async fn answer(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
+    access: &Access,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     body: &mut Body,
 ) -> Result<Response, Failure> {
@@ -205,32 +226,45 @@ async fn answer(
     }
     let path = RequestPath::parse(uri.path()).map_err(Failure::bad)?;
     match method.as_str() {
-        "PUT" => receiving::put(door, connection, door.place(&path)?, headers, body).await,
+        "PUT" => {
+            let place = door.place(&path, access.check_put(&path)?)?;
+            receiving::put(door, connection, place, headers, body).await
+        }
         "PROPFIND" => {
-            let target = (door.target(&path)?, path);
+            access.check(Use::Stat, &path)?;
+            let target = (door.target(&path)?, path.clone(), access.may(Use::List, &path));
             listing::propfind(door, connection, target, headers, body).await
         }
         "MKCOL" => {
+            access.check(Use::MakeDirectory, &path)?;
             if !body.is_end_stream() {
                 return Err(Failure::new(415, "a body is not understood here"));
             }
-            let place = door.place(&path)?;
+            let place = door.place(&path, false)?;
             let made = door.blocking(connection, move |_| changes::make_directory(&place)).await?;
             Ok(made.into_response())
         }
         "DELETE" => {
-            let (place, headers) = (door.place(&path)?, headers.clone());
+            access.check(Use::Modify, &path)?;
+            let (place, headers) = (door.place(&path, true)?, headers.clone());
             let done = door.blocking(connection, move |_| changes::delete(&place, &headers)).await?;
             Ok(done.into_response())
         }
-        "MOVE" | "COPY" => transfer(door, connection, (method, uri, headers), &path).await,
-        _ => sending::reply(door, connection, door.target(&path)?, method, headers).await,
+        "MOVE" | "COPY" => transfer(door, connection, access, (method, uri, headers), &path).await,
+        _ => {
+            let may_read = access.may(Use::Read, &path);
+            if !may_read {
+                access.check(if *method == Method::GET { Use::List } else { Use::Stat }, &path)?;
+            }
+            sending::reply(door, connection, (door.target(&path)?, may_read), method, headers).await
+        }
     }
 }
 
 async fn transfer(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
+    access: &Access,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     path: &RequestPath,
 ) -> Result<Response, Failure> {
@@ -247,8 +281,9 @@ async fn transfer(
         match located("source", headers, uri)? {
             Located::Here(from) => (from, path.clone()),
             Located::Elsewhere => {
-                let order = CopyOrder::read("source", headers, overwrite)?;
-                return pulling::pull(door, connection, door.place(path)?, order, headers).await;
+                let can_replace = access.check_put(path)?;
+                let order = CopyOrder::read("source", headers, overwrite, access.user())?;
+                return pulling::pull(door, connection, door.place(path, can_replace)?, order, headers).await;
             }
         }
     } else {
@@ -258,12 +293,19 @@ async fn transfer(
                 return Err(Failure::new(502, "Destination is on another server"));
             }
             Located::Elsewhere => {
-                let order = CopyOrder::read("destination", headers, overwrite)?;
+                access.check(Use::Read, path)?;
+                let order = CopyOrder::read("destination", headers, overwrite, access.user())?;
                 return pushing::push(door, connection, door.target(path)?, order).await;
             }
         }
     };
-    let (from, to) = (door.target(&from)?, door.place(&to)?);
+    if is_move {
+        access.check_move(&from, &to)?;
+    } else {
+        access.check(Use::Read, &from)?;
+    }
+    let can_replace = access.check_put(&to)?;
+    let (from, to) = (door.target(&from)?, door.place(&to, can_replace)?);
     let transfer = Transfer { from, to, is_move, overwrite, is_shallow };
     let (of, headers) = (Arc::clone(door), headers.clone());
     let done = door.blocking(connection, move |stop| transfer.run(&of, &headers, stop)).await?;
@@ -276,18 +318,22 @@ async fn handle(
     request: Request,
 ) -> Response {
     let (head, mut body) = request.into_parts();
-    let authority = head.uri.authority().map(|authority| authority.as_str());
-    let admitted = door.rights.check(authority, &head.headers);
+    let request = (&head.method, &head.uri);
+    let admitted = door.access.admit(&connection, request, &head.headers).await;
     connection.prove(admitted.is_ok());
     let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let is_too_long = bytes + head.uri.path().len() > MAX_HEAD_BYTES;
     let answered = match admitted {
-        Err(denied @ Denied::NoToken) => Err(Failure::new(401, denied).with(WWW_AUTHENTICATE, "Bearer")),
-        Err(denied @ Denied::ForeignSite) => Err(Failure::new(403, denied)),
-        Ok(()) if is_too_long => {
+        Err(failure) => Err(failure),
+        Ok(_) if is_too_long => {
             Err(Failure::new(431, format_args!("the head is longer than {MAX_HEAD_BYTES} bytes")))
         }
-        Ok(()) => answer(&door, &connection, (&head.method, &head.uri, &head.headers), &mut body).await,
+        Ok(access) => {
+            let whole = (&head.method, &head.uri, &head.headers);
+            answer(&door, &connection, &access, whole, &mut body)
+                .await
+                .inspect_err(|failure| door.access.note_refusal(&access, request, failure))
+        }
     };
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     if !is_read(&mut body, &head.headers).await {

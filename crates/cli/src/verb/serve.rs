@@ -109,6 +109,9 @@ fn say_files(config: &HttpConfig, server: &WebDavServer) {
     if config.options.recordings {
         say!("  /recordings/: closed recordings, read only");
     }
+    for issuer in &config.options.issuers {
+        say!("  tokens of {} hold from {}", issuer.url, issuer.base_path);
+    }
     if !is_encrypted && !server.address().ip().to_canonical().is_loopback() {
         let hint = Hint("set `certificate` and `key` of [http], or listen on 127.0.0.1");
         crate::print::note(&format!("clients send the token and files over the network in plain text{hint}"));

@@ -33,6 +33,7 @@ mod rdma;
 mod readers;
 mod recorded;
 mod regular;
+mod rights;
 mod schedule;
 mod sent_files;
 mod serve;

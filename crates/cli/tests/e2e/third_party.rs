@@ -1,6 +1,6 @@
 //! COPY between two servers: two stations, and a station with a peer that does what it likes.
 
-mod peer;
+pub(crate) mod peer;
 
 use self::peer::{Act, Peer, object};
 use crate::device::Mounted;

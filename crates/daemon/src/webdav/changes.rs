@@ -130,7 +130,9 @@ impl Transfer {
         stop: &AtomicBool,
     ) -> Result<StatusCode, Failure> {
         let from = match &self.from {
-            Target::Path(root, path) => Place { root: Arc::clone(root), path: path.clone() },
+            Target::Path(root, path) => {
+                Place { root: Arc::clone(root), path: path.clone(), can_replace: false }
+            }
             Target::Recording(all, name) if !self.is_move => {
                 let file = Arc::new(all.find(name)?);
                 let replaced = self.check(None)?;
@@ -153,7 +155,7 @@ impl Transfer {
             (true, true, _) => {
                 let (tree, to) = (&from.root.tree, &self.to.path);
                 self.make_room(replaced.filter(|old| (*old, kind) != (Kind::File, Kind::File)))?;
-                tree.rename(&from.path, to, true).map_err(|error| Failure::of(&error))?;
+                tree.rename(&from.path, to, self.to.can_replace).map_err(|error| Failure::of(&error))?;
                 from.root.sync_directory_of(to).map_err(|error| Failure::of(&error))?;
             }
             (true, false, Kind::Directory) => {
@@ -198,6 +200,7 @@ impl Transfer {
         if before.is_some() && !self.overwrite {
             return Err(Failure::new(412, "File exists, and Overwrite is F"));
         }
+        self.to.check_replaceable(before.as_ref())?;
         self.to.check_parent()?;
         Ok(before.map(|status| status.kind))
     }
@@ -278,7 +281,7 @@ impl Transfer {
         if to == self.to.path {
             self.make_room(replaced.filter(|kind| *kind != Kind::File))?;
         }
-        upload.publish(to, true, &digests, stop).map_err(io)?;
+        upload.publish(to, self.to.can_replace, &digests, stop).map_err(io)?;
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 pub struct CopyLimits {
     /// All of them.
     pub total: usize,
-    /// Those of one user: of all who show the same token.
+    /// Those of one user: of all who show the same token, or tokens of one issuer for one subject.
     pub per_user: usize,
     /// Those with one other host.
     pub per_host: usize,

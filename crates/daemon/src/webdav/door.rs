@@ -1,5 +1,6 @@
 //! What all requests share: what is served, to whom, and how many things happen at a time.
 
+use super::access::AccessControl;
 use super::copies::Copies;
 use super::failure::Failure;
 use super::place::Place;
@@ -8,7 +9,6 @@ use super::remote::RemoteAccess;
 use super::request_path::RequestPath;
 use super::roots::Root;
 use crate::http::Connection;
-use crate::rights::Rights;
 use axum::body::{Body, Bytes, HttpBody};
 use skyhaul::io::memory::heap::HeapMemory;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const WORK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What all requests share.
 pub(super) struct Door {
-    pub(super) rights: Rights,
+    pub(super) access: AccessControl,
     pub(super) roots: Vec<Arc<Root>>,
     pub(super) recordings: Option<Arc<Recordings>>,
     pub(super) memory: HeapMemory,
@@ -88,10 +88,10 @@ impl Door {
         Ok(Target::Path(Arc::clone(root), below))
     }
 
-    /// A place that may be changed.
-    pub(super) fn place(&self, path: &RequestPath) -> Result<Place, Failure> {
+    /// A place that may be changed; `can_replace`: what exists there, too.
+    pub(super) fn place(&self, path: &RequestPath, can_replace: bool) -> Result<Place, Failure> {
         match self.target(path)? {
-            Target::Path(root, path) => Ok(Place { root, path }),
+            Target::Path(root, path) => Ok(Place { root, path, can_replace }),
             _ => Err(Failure::new(403, "Read-only file system")),
         }
     }

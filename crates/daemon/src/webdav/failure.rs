@@ -44,6 +44,12 @@ impl Failure {
         self.status == 400
     }
 
+    /// Whether the token of the request does not let its holder do it.
+    pub(super) fn is_scope(&self) -> bool {
+        self.status == 403
+            && self.headers.iter().any(|(name, _)| name == axum::http::header::WWW_AUTHENTICATE)
+    }
+
     pub(super) fn is_not_found(&self) -> bool {
         self.status == 404
     }
@@ -99,6 +105,13 @@ impl Failure {
             },
         }
     }
+}
+
+/// The token does not let its holder do this (RFC 6750, 3.1).
+pub(super) fn scope_failure(what: &str) -> Failure {
+    let challenge = format!("Bearer error=\"insufficient_scope\", error_description=\"no scope to {what}\"");
+    let text = format_args!("Permission denied: the token has no scope to {what}").to_string();
+    Failure::new(403, text).with(axum::http::header::WWW_AUTHENTICATE, &challenge)
 }
 
 /// The system's words, without its number.

@@ -1,7 +1,7 @@
 //! PROPFIND: what there is (RFC 4918, 9.1), of depth 0 and 1.
 
 use super::door::{Door, Target, next_data};
-use super::failure::Failure;
+use super::failure::{Failure, scope_failure};
 use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus, parse};
 use super::recordings::RecordingFile;
 use super::request_path::RequestPath;
@@ -26,7 +26,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn propfind(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    (target, path): (Target, RequestPath),
+    (target, path, may_list): (Target, RequestPath, bool),
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Response, Failure> {
@@ -49,6 +49,9 @@ pub(super) async fn propfind(
         let of = Arc::clone(door);
         let list = move |_: &AtomicBool| {
             let entries = entries(&of, target, &path, is_deep, &wanted)?;
+            if is_deep && !may_list && entries.first().is_some_and(|first| first.is_directory) {
+                return Err(scope_failure("list the directory"));
+            }
             Ok(multistatus(&entries, &wanted))
         };
         door.blocking(connection, list).await?

@@ -1,7 +1,7 @@
 //! A path in a root that a request changes, and what must hold of it.
 
 use super::conditions::{self, Outcome, Version};
-use super::failure::Failure;
+use super::failure::{Failure, scope_failure};
 use super::roots::{Root, WebDavRules, etag, modified};
 use axum::http::HeaderMap;
 use skyhaul::io::disk::tree::{Kind, Status};
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(super) struct Place {
     pub(super) root: Arc<Root>,
     pub(super) path: PathBuf,
+    /// Whether the client may replace what is there.
+    pub(super) can_replace: bool,
 }
 
 impl Place {
@@ -23,6 +25,14 @@ impl Place {
         }
         if self.path.as_os_str().is_empty() {
             return Err(Failure::new(403, "Permission denied: it is the root of what is served"));
+        }
+        Ok(())
+    }
+
+    /// Whether something may be put where this is now.
+    pub(super) fn check_replaceable(&self, now: Option<&Status>) -> Result<(), Failure> {
+        if now.is_some() && !self.can_replace {
+            return Err(scope_failure("replace what exists"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use super::digests::{self, Algorithm, DigestSet};
 use super::door::{Door, next_data};
-use super::failure::Failure;
+use super::failure::{Failure, scope_failure};
 use super::place::Place;
 use super::roots::{Upload, WebDavRules, etag};
 use crate::http::Connection;
@@ -77,6 +77,7 @@ pub(super) fn check(place: &Place, headers: &HeaderMap) -> Result<(), Failure> {
         }
     }
     place.check_version(headers)?;
+    place.check_replaceable(before.as_ref())?;
     place.check_parent()
 }
 
@@ -159,11 +160,12 @@ pub(super) fn finish(
     }
     place.make_parent()?;
     let existed = place.status()?.is_some();
-    let status =
-        upload.publish(&place.path, replace, &digests, stop).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
-            _ => Failure::of(&error),
-        })?;
+    let published = upload.publish(&place.path, replace && place.can_replace, &digests, stop);
+    let status = published.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists if replace => scope_failure("replace what exists"),
+        io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
+        _ => Failure::of(&error),
+    })?;
     let code = match (existed, place.root.rules) {
         (false, _) => StatusCode::CREATED,
         (true, WebDavRules::Grid) => StatusCode::OK,

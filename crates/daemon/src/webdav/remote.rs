@@ -1,4 +1,4 @@
-//! Requests to other servers, for copies: HTTP/1.1 by hyper, with names of headers as `Content-Length`, which old peers need.
+//! Requests to other servers, for copies and keys: HTTP/1.1 by hyper, with names of headers as `Content-Length`, which old peers need.
 //!
 //! ```text
 //!   URL ─▶ addresses ─▶ each judged (addresses) ─▶ connect ─▶ not this host? ─▶ TLS ─▶ request ─▶ 3xx: the same again, at most 10 times
@@ -48,23 +48,36 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Shortest text that is taken to be a secret, and not a word.
 const SECRET_BYTES: usize = 8;
 
+/// For what other servers are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Copies,
+    /// The keys of issuers of tokens.
+    Keys,
+}
+
 /// What requests to other servers need.
 pub(super) struct RemoteAccess {
     allowed: Vec<AddressBlock>,
     tls: TlsConnector,
+    purpose: Purpose,
 }
 
 impl RemoteAccess {
     /// Connects to public addresses and to these blocks. Certificates are verified by the authorities in a file or directory, or else by
     /// those of the system.
-    pub(super) fn new(allowed: &[AddressBlock], authorities: Option<&PathBuf>) -> io::Result<Self> {
+    pub(super) fn new(
+        allowed: &[AddressBlock],
+        authorities: Option<&PathBuf>,
+        purpose: Purpose,
+    ) -> io::Result<Self> {
         let roots = roots(authorities.map(PathBuf::as_path))?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { allowed: allowed.to_vec(), tls: Arc::new(config).into() })
+        Ok(Self { allowed: allowed.to_vec(), tls: Arc::new(config).into(), purpose })
     }
 
     async fn connect(&self, url: &RemoteUrl) -> Result<(TcpStream, SocketAddr), Failure> {
@@ -84,7 +97,7 @@ impl RemoteAccess {
             found.into_iter().partition(|at| judge(at.ip(), &self.allowed).is_ok());
         if let (true, Some(at)) = (allowed.is_empty(), refused.first()) {
             let what = judge(at.ip(), &self.allowed).err().unwrap_or_default();
-            return Err(forbidden(host, at.ip(), what));
+            return Err(self.forbidden(host, at.ip(), what));
         }
         for at in allowed.into_iter().take(MAX_ADDRESSES) {
             failure = match timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await {
@@ -105,19 +118,22 @@ impl RemoteAccess {
     fn check_other_host(&self, stream: &TcpStream, ip: IpAddr, host: &str) -> Result<(), Failure> {
         let is_own = stream.local_addr().is_ok_and(|local| local.ip().to_canonical() == ip.to_canonical());
         if is_own && !self.allowed.iter().any(|block| block.contains(ip.to_canonical())) {
-            return Err(forbidden(host, ip, "an address of this host"));
+            return Err(self.forbidden(host, ip, "an address of this host"));
         }
         Ok(())
     }
-}
 
-fn forbidden(host: &str, ip: IpAddr, what: &str) -> Failure {
-    let hint = Hint("the operator can add it to `allow` in [http.copy]");
-    let name = if host.parse::<IpAddr>().is_ok() { host.to_owned() } else { format!("{host} ({ip})") };
-    Failure::new(
-        403,
-        format_args!("Permission denied: {name} is {what}, to which no copies are allowed{hint}"),
-    )
+    fn forbidden(&self, host: &str, ip: IpAddr, what: &str) -> Failure {
+        let (purpose, section) = match self.purpose {
+            Purpose::Copies => ("copies", "[http.copy]"),
+            Purpose::Keys => ("requests for keys", "[[http.issuer]]"),
+        };
+        let name = if host.parse::<IpAddr>().is_ok() { host.to_owned() } else { format!("{host} ({ip})") };
+        let hint = format!("the operator can add it to `allow` in {section}");
+        let text =
+            format!("Permission denied: {name} is {what}, to which no {purpose} are allowed{}", Hint(hint));
+        Failure::new(403, text)
+    }
 }
 
 fn timed_out(what: impl std::fmt::Display) -> Failure {
@@ -235,6 +251,14 @@ impl RemoteSession {
             502,
             format_args!("Too many redirects: the {} sent more than {MAX_REDIRECTS}", self.side),
         ))
+    }
+
+    /// The reply to GET, without following redirects.
+    pub(super) async fn get(&mut self) -> Result<RemoteReply, Failure> {
+        let url = self.url.clone();
+        let mut request = Request::new(Body::empty());
+        *request.headers_mut() = self.head(&url, &HeaderMap::new());
+        self.once(&url, request).await
     }
 
     /// The head of a request: what the client has given for this server, and over it what the request needs.
@@ -404,7 +428,7 @@ fn without_body(request: &Request<Body>) -> Request<Body> {
 
 impl RemoteReply {
     /// Its first bytes.
-    async fn beginning(&mut self, most: usize) -> Vec<u8> {
+    pub(super) async fn beginning(&mut self, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < most
             && let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await

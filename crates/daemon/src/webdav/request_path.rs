@@ -34,13 +34,13 @@ const ESCAPED: &AsciiSet = &CONTROLS
 
 /// A path, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RequestPath {
+pub(crate) struct RequestPath {
     names: Vec<String>,
 }
 
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadPath {
+pub(crate) enum BadPath {
     #[error("the path does not begin with `/`")]
     Relative,
     #[error("the path has a `%` without two hexadecimal digits")]
@@ -57,7 +57,7 @@ pub(super) enum BadPath {
 
 impl RequestPath {
     /// Decodes the path of a request's target, without its query.
-    pub(super) fn parse(raw: &str) -> Result<Self, BadPath> {
+    pub(crate) fn parse(raw: &str) -> Result<Self, BadPath> {
         let rest = raw.strip_prefix('/').ok_or(BadPath::Relative)?;
         let mut names = Vec::new();
         for segment in rest.split('/').filter(|segment| !segment.is_empty()) {
@@ -77,7 +77,7 @@ impl RequestPath {
     }
 
     /// The names, first the one next to the root.
-    pub(super) fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 
@@ -98,6 +98,11 @@ impl RequestPath {
             text.push('/');
         }
         text
+    }
+
+    /// That of a path below this one.
+    pub(crate) fn join(&self, below: &Self) -> Self {
+        Self { names: self.names.iter().chain(&below.names).cloned().collect() }
     }
 
     /// That of a name in this directory.

@@ -8,7 +8,7 @@ use super::byte_ranges::{self, Asked};
 use super::conditions::{self, Outcome, Version};
 use super::digests::{Algorithm, DigestSet, Digester, wanted};
 use super::door::{Door, Target};
-use super::failure::Failure;
+use super::failure::{Failure, scope_failure};
 use super::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part, Source};
 use super::recordings::{RecordingFile, Recordings};
 use super::request_path::escaped;
@@ -155,11 +155,11 @@ impl Object {
     }
 }
 
-/// The reply to GET or HEAD.
+/// The reply to GET or HEAD; GET gives a file only to those who `may_read` it.
 pub(super) async fn reply(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    target: Target,
+    (target, may_read): (Target, bool),
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Response, Failure> {
@@ -169,6 +169,7 @@ pub(super) async fn reply(
         door.clone().blocking(connection, move |_| open(&door, target)).await?
     };
     let object = match opened {
+        Opened::Object(_) if is_get && !may_read => return Err(scope_failure("read the file")),
         Opened::Object(object) => object,
         Opened::Directory(text) => return Ok(directory(text)),
     };

@@ -18,7 +18,7 @@ use super::progress::{Progress, StallClock};
 use super::remote_url::RemoteUrl;
 use crate::http::Connection;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
@@ -75,13 +75,18 @@ pub(super) struct CopyOrder {
     pub(super) overwrite: bool,
     /// Streams of a pull; 0 is as many as are usual here.
     pub(super) streams: usize,
-    /// Who asks.
+    /// Who asks: all with the same token, or with tokens of one issuer for one subject.
     pub(super) user: Option<TokenHash>,
 }
 
 impl CopyOrder {
     /// Reads the head of a COPY, whose `side` (`source` or `destination`) is another server.
-    pub(super) fn read(side: &'static str, headers: &HeaderMap, overwrite: bool) -> Result<Self, Failure> {
+    pub(super) fn read(
+        side: &'static str,
+        headers: &HeaderMap,
+        overwrite: bool,
+        user: Option<TokenHash>,
+    ) -> Result<Self, Failure> {
         let url = RemoteUrl::parse(header_url(side, headers)?)
             .map_err(|why| Failure::bad(format_args!("the URL of the {side} cannot be used: {why}")))?;
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?").trim());
@@ -106,7 +111,6 @@ impl CopyOrder {
                 "X-Number-Of-Streams must be from 0 to {MAX_ASKED_STREAMS}"
             )));
         };
-        let user = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(TokenHash::of);
         let (passed, stated) = (passed(headers)?, expected(headers).map_err(Failure::bad)?);
         Ok(Self { url, passed, stated, verify, overwrite, streams: streams as usize, user })
     }
@@ -231,7 +235,7 @@ mod tests {
 
     fn read(list: &[(&str, &str)]) -> Result<CopyOrder, Failure> {
         let all = [&[("Source", "https://a.example/f")], list].concat();
-        CopyOrder::read("source", &headers(&all), true)
+        CopyOrder::read("source", &headers(&all), true, None)
     }
 
     #[test]

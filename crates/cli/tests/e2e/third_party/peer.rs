@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A server that answers each request with what a function makes of its head.
-pub(super) struct Peer {
-    pub(super) address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 /// What it does after a request.
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Sends this, and waits for the next request.
     Say(Vec<u8>),
     /// Sends this, and closes.
@@ -26,11 +26,11 @@ pub(super) enum Act {
 }
 
 impl Peer {
-    pub(super) fn start(answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
         Self::at(Ipv4Addr::LOCALHOST, answer)
     }
 
-    pub(super) fn at(ip: Ipv4Addr, answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
+    pub(crate) fn at(ip: Ipv4Addr, answer: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let (address, heads) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
         let (answer, seen) = (Arc::new(answer), Arc::clone(&heads));
@@ -43,16 +43,16 @@ impl Peer {
         Self { address, heads }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/f", self.address)
     }
 
-    pub(super) fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 
     /// How many requests of this method came.
-    pub(super) fn count(&self, method: &str) -> usize {
+    pub(crate) fn count(&self, method: &str) -> usize {
         self.heads().iter().filter(|head| head.starts_with(method)).count()
     }
 }
@@ -99,7 +99,7 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&str) -> Act, seen: &Mutex<Vec<S
 }
 
 /// A reply of a source: the head, and for GET these bytes behind it.
-pub(super) fn object(head: &str, more: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn object(head: &str, more: &str, body: &[u8]) -> Vec<u8> {
     let mut all = format!("HTTP/1.1 200 OK\r\n{more}\r\n").into_bytes();
     if head.starts_with("GET") {
         all.extend(body);

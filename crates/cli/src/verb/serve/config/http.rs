@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Span;
 use skyhaul_daemon::webdav::{
-    CopyLimits, ServedDirectory, ThirdPartyOptions, TlsFiles, WebDavOptions, WebDavRules,
+    CopyLimits, ServedDirectory, ThirdPartyOptions, TlsFiles, TokenIssuer, WebDavOptions, WebDavRules,
     check_directory_name,
 };
 use std::net::Ipv4Addr;
@@ -23,6 +23,14 @@ const MAX_COPIES: usize = 128;
 /// Shortest time without progress after which a copy may be ended.
 const MIN_STALL: Duration = Duration::from_secs(1);
 
+/// Maximum number of issuers of tokens, and of names of this server in the tokens of one.
+const MAX_ISSUERS: usize = 64;
+const MAX_AUDIENCES: usize = 64;
+/// How long keys of an issuer are used after it gave them: usually, at least, at most (WLCG profile 1.3).
+const KEEP_KEYS: Duration = Duration::from_secs(2 * 86_400);
+const MIN_KEEP_KEYS: Duration = Duration::from_secs(3600);
+const MAX_KEEP_KEYS: Duration = Duration::from_secs(4 * 86_400);
+
 /// What the section says.
 pub(in crate::verb::serve) struct HttpConfig {
     pub(in crate::verb::serve) options: WebDavOptions,
@@ -39,6 +47,8 @@ impl Key<'_> {
             recordings: false,
             tls: None,
             copy: ThirdPartyOptions::default(),
+            issuers: Vec::new(),
+            state: None,
         };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
@@ -48,7 +58,13 @@ impl Key<'_> {
                 "copy" => options.copy = entry.copy()?,
                 "certificate" => certificate = Some(PathBuf::from(entry.string()?)),
                 "key" => key = Some(PathBuf::from(entry.string()?)),
+                "issuer" => {
+                    for issuer in entry.list(MAX_ISSUERS)? {
+                        options.issuers.push(entry.at(issuer).issuer()?);
+                    }
+                }
                 "listen" => options.listen = entry.parse()?,
+                "state" => options.state = Some(entry.string()?.into()),
                 "token_file" => config.token_file = Some(entry.string()?.into()),
                 "recordings" => options.recordings = entry.flag()?,
                 "root" => {
@@ -57,8 +73,7 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint =
-                        "the keys of [http] are certificate, copy, key, listen, recordings, root, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, recordings, root, state, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -76,7 +91,73 @@ impl Key<'_> {
             let hint = Hint("give each a name of its own");
             ensure!(!is_again, self.wrong(format_args!("two roots are named {}{hint}", root.name)));
         }
+        self.check_issuers(options)?;
         Ok(config)
+    }
+
+    /// What issuers must be together.
+    fn check_issuers(&self, options: &WebDavOptions) -> Result<()> {
+        let WebDavOptions { issuers, state, .. } = options;
+        for (at, issuer) in issuers.iter().enumerate() {
+            let is_again = issuers[..at].iter().any(|other| other.url == issuer.url);
+            ensure!(!is_again, self.wrong(format_args!("two issuers have the url {}", issuer.url)));
+        }
+        let hint = Hint("set `state` to a directory, or `keys` of the issuer to a file");
+        let has_keys = state.is_some() || issuers.iter().all(|issuer| issuer.keys.is_some());
+        ensure!(has_keys, self.wrong(format_args!("keys of issuers need a directory to be kept in{hint}")));
+        if let Some(state) = state {
+            let hint = Hint("make the directory, or remove `state`");
+            ensure!(
+                state.is_dir(),
+                self.wrong(format_args!("state: {} is not a directory{hint}", state.display()))
+            );
+        }
+        Ok(())
+    }
+
+    fn issuer(&self) -> Result<TokenIssuer> {
+        let mut issuer = TokenIssuer {
+            url: String::new(),
+            audiences: Vec::new(),
+            base_path: "/".to_owned(),
+            keys: None,
+            allow: Vec::new(),
+            authorities: None,
+            keep: KEEP_KEYS,
+        };
+        for entry in self.entries()? {
+            match entry.key {
+                "url" => entry.string()?.clone_into(&mut issuer.url),
+                "audiences" => {
+                    for name in entry.list(MAX_AUDIENCES)? {
+                        issuer.audiences.push(entry.at(name).string()?.to_owned());
+                    }
+                }
+                "base_path" => entry.string()?.clone_into(&mut issuer.base_path),
+                "keys" => issuer.keys = Some(entry.string()?.into()),
+                "allow" => {
+                    for block in entry.list(MAX_BLOCKS)? {
+                        issuer.allow.push(entry.at(block).parse()?);
+                    }
+                }
+                "authorities" => issuer.authorities = Some(entry.string()?.into()),
+                "keep" => {
+                    issuer.keep = entry.parse::<Span>()?.duration();
+                    let is_usual = (MIN_KEEP_KEYS..=MAX_KEEP_KEYS).contains(&issuer.keep);
+                    ensure!(is_usual, entry.wrong("expected a time from 1h to 4d"));
+                }
+                _ => {
+                    let hint = Hint(
+                        "the keys of an issuer are allow, audiences, authorities, base_path, keep, keys, url",
+                    );
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        let is_whole = !issuer.url.is_empty() && !issuer.audiences.is_empty();
+        ensure!(is_whole, self.wrong("an issuer needs url and audiences"));
+        issuer.check().map_err(|why| self.wrong(why))?;
+        Ok(issuer)
     }
 
     fn copy(&self) -> Result<ThirdPartyOptions> {
@@ -159,7 +240,7 @@ mod tests {
     #[test]
     fn the_section_is_read_and_mistakes_are_named() {
         assert_eq!(with("").unwrap(), "None");
-        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'\n[http.copy]\nallow = ['10.0.0.0/8']\nstall = '2s'\nper_host = 3").unwrap();
+        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'\n[http.copy]\nallow = ['10.0.0.0/8']\nstall = '2s'\nper_host = 3\n[[http.issuer]]\nurl = 'https://i'\naudiences = ['a', 'b']\nbase_path = '/exp'\nkeys = '/k'\nkeep = '3d'").unwrap();
         for part in [
             "127.0.0.1:9",
             "name: \"exp\"",
@@ -169,10 +250,13 @@ mod tests {
             "first: 10.0.0.0, bits: 8",
             "stall: 2s",
             "per_host: 3",
+            "audiences: [\"a\", \"b\"], base_path: \"/exp\", keys: Some(\"/k\")",
+            "keep: 259200s",
         ] {
             assert!(read.contains(part), "{read}");
         }
         let root = "[[http.root]]\nname = 'a'\ndirectory = '/'\n";
+        let issuer = "[[http.issuer]]\nurl = 'https://i'\naudiences = ['https://h:1']\n";
         for (http, why) in [
             ("[http]", "nothing is served"),
             ("[http]\nrecordings = 'yes'", "line 8: recordings: expected true or false"),
@@ -190,6 +274,20 @@ mod tests {
             ("[http.copy]\nstall = '10ms'", "stall: at least 1s"),
             ("[http.copy]\ntotal = 0", "total: expected a number from 1 to 128"),
             ("[http.copy]\nstreams = 1", "the keys of [http.copy] are"),
+            (&format!("{root}[[http.issuer]]\nurl = 'https://i'"), "an issuer needs url and audiences"),
+            (&format!("{root}{issuer}"), "keys of issuers need a directory to be kept in; hint: set `state`"),
+            (&format!("[http]\nstate = '/nowhere'\n{root}"), "state: /nowhere is not a directory"),
+            (
+                &format!("{root}{issuer}keys = '/k'\n{issuer}keys = '/k'"),
+                "two issuers have the url https://i",
+            ),
+            (&format!("{root}{issuer}keep = '5d'"), "keep: expected a time from 1h to 4d"),
+            (&format!("{root}{issuer}base_path = 'a'"), "base_path: the path does not begin with `/`"),
+            (
+                &format!("{root}[[http.issuer]]\nurl = 'http://i'\naudiences = ['a']"),
+                "url: keys are asked for over TLS",
+            ),
+            (&format!("{root}{issuer}scope = ''"), "the keys of an issuer are"),
         ] {
             let error = with(http).unwrap_err();
             assert!(error.contains(why), "{http}: {error}");
