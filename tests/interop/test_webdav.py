@@ -1,7 +1,10 @@
 """Programs of the field read and write what `skyhaul serve` offers over HTTP and WebDAV: curl, davix, gfal2 (which FTS drives), rclone and
 litmus, each as its users call it; and copy between two of its kind, or between it and XRootD."""
 
+import base64
 import hashlib
+import http.server
+import json
 import os
 import pwd
 import random
@@ -10,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -164,6 +168,134 @@ def test_gfal2(site, data, tmp_path):
     assert f"{len(whole)} {zlib.adler32(whole):08x} ['f']\n2\n" in said, said
     assert back.read_bytes() == whole
     assert not (site.root / "p/q/r").exists() and (site.root / "p/q").is_dir()
+
+
+class Issuer:
+    """An issuer of tokens: OpenID Connect on loopback, with one RSA key that openssl makes and signs with."""
+
+    def __init__(self, directory):
+        program("openssl", "openssl")
+        self.key = directory / "issuer.key"
+        call("openssl", "genrsa", "-out", self.key, "2048")
+        modulus = call("openssl", "rsa", "-in", self.key, "-noout", "-modulus").split("Modulus=")[1].strip()
+        keys = {"keys": [{"kty": "RSA", "kid": "k1", "alg": "RS256", "n": encoded(bytes.fromhex(modulus)), "e": "AQAB"}]}
+        issuer = self
+
+        class Says(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                known = {
+                    "/.well-known/openid-configuration": {"issuer": issuer.url, "jwks_uri": issuer.url + "/jwk"},
+                    "/jwk": keys,
+                }
+                body = json.dumps(known[self.path]).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Says)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def token(self, scope):
+        now = int(time.time())
+        claims = {"iss": self.url, "sub": "observer", "aud": "https://wlcg.cern.ch/jwt/v1/any", "wlcg.ver": "1.0",
+                  "iat": now, "nbf": now, "exp": now + 600, "jti": "1", "scope": scope}
+        message = ".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "RS256", "kid": "k1"}, claims))
+        signed = subprocess.run(["openssl", "dgst", "-sha256", "-sign", self.key], input=message.encode(), capture_output=True, check=True)
+        return f"{message}.{encoded(signed.stdout)}"
+
+    def end(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def encoded(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+# What FTS does with a token for a file: its size and checksum, a directory, the file there and back, and away again.
+GFAL2_TOKEN = """
+import gfal2, sys
+url, token, source, back = sys.argv[1:]
+context = gfal2.creat_context()
+gfal2.cred_set(context, url, gfal2.cred_new("BEARER", token))
+how = context.transfer_parameters()
+how.overwrite = True
+how.set_checksum(gfal2.checksum_mode.both, "ADLER32", "")
+try:
+    context.mkdir_rec(url + "/g/h", 0o755)
+    context.filecopy(how, "file://" + source, url + "/g/h/f")
+except gfal2.GError as error:
+    print("refused", error.code)
+    sys.exit(0)
+print(context.stat(url + "/g/h/f").st_size, context.listdir(url + "/g/h"))
+context.filecopy(how, url + "/g/h/f", "file://" + back)
+context.unlink(url + "/g/h/f")
+"""
+
+
+@pytest.fixture
+def guarded(skyhaul, tmp_path):
+    """A station that signs tokens and trusts an issuer, and a token of each for some scopes."""
+    issuer = Issuer(tmp_path)
+    own = f'own_tokens = {{ issuer = "https://mh.example", key = "{tmp_path / "token.key"}" }}'
+    other = f'issuer = [{{ url = "{issuer.url}", audiences = ["https://mh.example"], allow = ["127.0.0.1"] }}]'
+    site = Site(tmp_path, f'state = "{tmp_path / "state"}"\n{own}\n{other}')
+
+    def tokens(*scopes):
+        options = [word for scope in scopes for word in ("--scope", scope)]
+        made = skyhaul.run("token", "create", "--config", tmp_path / "station.toml", *options)
+        return made.decode().strip(), issuer.token(" ".join(scopes))
+
+    yield site, tokens
+    site.end()
+    issuer.end()
+
+
+def test_curl_and_davix_with_tokens(guarded, data, tmp_path):
+    site, tokens = guarded
+    curl = (program("curl", "curl"), "--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_code}")
+    all_rights = tokens("storage.read:/exp", "storage.modify:/exp")
+    for n, (token, reader) in enumerate(zip(all_rights, tokens("storage.read:/exp"), strict=True)):
+        bearer = ("--header", f"Authorization: Bearer {token}")
+        only_reads = ("--header", f"Authorization: Bearer {reader}")
+        assert call(*curl, *bearer, "--upload-file", data, f"{site.url}/{n}/f") == "201"
+        assert call(*curl, *only_reads, f"{site.url}/{n}/f") == "200"
+        assert call(*curl, *only_reads, "--upload-file", data, f"{site.url}/{n}/f") == "403"
+        assert call(*curl, f"{site.url}/{n}/f") == "401"
+        assert call(*curl, *bearer, f"{site.server}/recordings/") == "403"
+        program("davix-put", "davix")
+        davix = ("-H", f"Authorization: Bearer {token}")
+        call("davix-put", *davix, data, f"{site.url}/{n}/g")
+        call("davix-get", *davix, f"{site.url}/{n}/g", tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == data.read_bytes()
+        call("davix-put", "-H", f"Authorization: Bearer {reader}", data, f"{site.url}/{n}/h", expect=range(1, 256))
+        assert not (site.root / f"{n}/h").exists()
+        call("davix-rm", *davix, f"{site.url}/{n}/g")
+        assert not (site.root / f"{n}/g").exists()
+    assert "eyJ" not in site.log.read_text()
+
+
+def test_gfal2_with_tokens(guarded, data, tmp_path):
+    site, tokens = guarded
+    python = "/usr/bin/python3"
+    if shutil.which(python) is None or subprocess.run([python, "-c", "import gfal2"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("gfal2 is not installed (apt-get install python3-gfal2 gfal2-plugin-http gfal2-plugin-file)")
+    whole = data.read_bytes()
+    for token in tokens("storage.read:/exp", "storage.modify:/exp/g"):
+        back = tmp_path / "back"
+        back.unlink(missing_ok=True)
+        said = call(python, "-c", GFAL2_TOKEN, site.url, token, data, back)
+        assert f"{len(whole)} ['f']" in said, said
+        assert back.read_bytes() == whole and not (site.root / "g/h/f").exists()
+    for token in tokens("storage.read:/exp", "storage.modify:/exp/gone"):
+        said = call(python, "-c", GFAL2_TOKEN, site.url, token, data, tmp_path / "back")
+        # EPERM or EACCES, with which FTS does not try again.
+        assert re.search(r"^refused (1|13)$", said, re.MULTILINE), said
 
 
 def test_rclone(site, tmp_path):

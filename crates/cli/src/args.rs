@@ -30,6 +30,7 @@ mod serve;
 mod situation;
 mod status;
 mod stored;
+mod token;
 mod top;
 mod transfers;
 
@@ -67,6 +68,7 @@ pub(crate) use status::{
     AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs,
 };
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
+pub(crate) use token::{TokenArgs, TokenCreateArgs, TokenShowArgs, TokenWhat};
 pub(crate) use top::TopArgs;
 pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
 
@@ -105,8 +107,13 @@ pub(crate) fn parse<T: Into<OsString>>(
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;
     }
-    if let Verb::Serve(args) = &mut cli.verb {
-        args.file = places.file(cli.config.config.as_deref());
+    let file = match &mut cli.verb {
+        Verb::Serve(args) => Some(&mut args.file),
+        Verb::Token(args) => Some(&mut args.file),
+        _ => None,
+    };
+    if let Some(file) = file {
+        *file = places.file(cli.config.config.as_deref());
     }
     Ok(Parsed::Run(Box::new(cli)))
 }

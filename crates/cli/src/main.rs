@@ -76,6 +76,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Status(args) => verb::status::run(&args),
         Verb::Top(args) => verb::top::run(&args),
         Verb::Station(args) => verb::status::station(&args),
+        Verb::Token(args) => verb::token::run(&args),
         Verb::Transfers(args) => verb::transfers::run(&args),
         Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),

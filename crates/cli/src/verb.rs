@@ -40,6 +40,8 @@ pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod stored;
 #[cfg(feature = "services")]
+pub(crate) mod token;
+#[cfg(feature = "services")]
 pub(crate) mod top;
 #[cfg(feature = "services")]
 pub(crate) mod transfers;
@@ -51,5 +53,5 @@ pub(crate) use unbuilt::mount;
 #[cfg(not(feature = "services"))]
 pub(crate) use unbuilt::{
     self as balance, self as balancer, self as joining, self as schedule, self as serve, self as status,
-    self as top, self as transfers,
+    self as token, self as top, self as transfers,
 };

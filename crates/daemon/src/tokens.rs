@@ -10,14 +10,16 @@
 //! Limits: a token is part of a head of 16 KiB; [`MAX_KEYS_BYTES`] and 64 keys of an issuer; 256 scopes.
 
 mod error;
+mod own;
 mod scope;
 mod signed;
 mod verdict;
 mod web_keys;
 
 pub(crate) use error::TokenError;
+pub use own::{MAX_LIFETIME, TokenClaims, TokenKey};
 pub(crate) use scope::Use;
-pub(crate) use signed::SignedToken;
+pub(crate) use signed::{SignedToken, parts};
 pub(crate) use verdict::{Holder, IssuerRules};
 pub(crate) use web_keys::WebKeys;
 

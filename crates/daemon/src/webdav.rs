@@ -13,7 +13,7 @@
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
 //! | `third_party`, `pulling`, `streams`, `pushing`, `remote` | COPY with another server, and the requests to it |
 //! | `remote_url`, `addresses`, `source_version`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
-//! | `access`, `issuers`, `kept_keys` | what a request may do, by the scopes of its token; the keys of issuers |
+//! | `access`, `issuers`, `kept_keys`, `inspection` | what a request may do, by the scopes of its token; the keys of issuers; what a token would be worth |
 //! | `failure` | refusals in words that engines know |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -31,6 +31,7 @@ mod copies;
 mod digests;
 mod door;
 mod failure;
+mod inspection;
 mod issuers;
 mod kept_keys;
 mod listing;
@@ -55,7 +56,8 @@ mod third_party;
 pub use crate::tls::TlsFiles;
 pub use addresses::{AddressBlock, BadAddressBlock};
 pub use copies::CopyLimits;
-pub use issuers::TokenIssuer;
+pub use inspection::{TokenInspection, inspect_token};
+pub use issuers::{OwnTokens, TokenIssuer};
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
@@ -78,10 +80,13 @@ use remote::{Purpose, RemoteAccess};
 use request_path::RequestPath;
 use roots::Root;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul::io::memory::heap::HeapMemory;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +132,9 @@ pub struct WebDavOptions {
     pub copy: ThirdPartyOptions,
     /// Issuers whose tokens are accepted beside the token of this server.
     pub issuers: Vec<TokenIssuer>,
-    /// The directory in which keys of issuers are kept.
+    /// Tokens that this server signs itself; without them, it has no key.
+    pub own_tokens: Option<OwnTokens>,
+    /// The directory in which keys of issuers are kept; it is made if it does not exist.
     pub state: Option<PathBuf>,
 }
 
@@ -161,7 +168,12 @@ impl WebDavServer {
     /// The port is taken; or it can be reached from other hosts, and there is no token and no issuer; or a directory,
     /// the certificate or a file of keys cannot be used.
     pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
-        let issuers = Arc::new(Issuers::open(&options.issuers, options.state.as_deref())?);
+        if let Some(state) = &options.state {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
+            made.map_err(|error| failed("make the directory", state, &error))?;
+        }
+        let issuers =
+            Arc::new(Issuers::open(&options.issuers, options.own_tokens.as_ref(), options.state.as_deref())?);
         let rights = match issuers.is_empty() {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),

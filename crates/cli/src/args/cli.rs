@@ -19,6 +19,7 @@ use super::send::SendArgs;
 use super::serve::StationServeArgs;
 use super::status::{StationArgs, StatusArgs};
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
+use super::token::TokenArgs;
 use super::top::TopArgs;
 use super::transfers::TransfersArgs;
 use clap::builder::PossibleValuesParser;
@@ -65,6 +66,8 @@ pub(crate) enum Verb {
     Top(TopArgs),
     /// Start and stop recordings of a station
     Station(StationArgs),
+    /// Sign tokens for the files that a station serves, and show what a token allows
+    Token(TokenArgs),
     /// Copy scans of a station to other hosts: queue, list, cancel, retry
     Transfers(TransfersArgs),
     /// List recordings

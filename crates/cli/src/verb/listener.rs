@@ -121,7 +121,7 @@ pub(super) fn read_line(path: &Path) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-fn warn_of_readers(path: &Path) {
+pub(super) fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
         let path = path.display();

@@ -20,13 +20,18 @@ use skyhaul::core::hint::Hint;
 use skyhaul_daemon::station::StationService;
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
-use skyhaul_daemon::webdav::WebDavServer;
-use std::path::PathBuf;
+use skyhaul_daemon::webdav::{WebDavOptions, WebDavServer};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the threads that matter are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The section `[http]` of a configuration, if it has one.
+pub(super) fn http_options(path: &Path) -> Result<Option<WebDavOptions>> {
+    Ok(config::read_http(path)?.map(|http| http.options))
+}
 
 pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let Some(path) = &args.file else {
@@ -108,6 +113,10 @@ fn say_files(config: &HttpConfig, server: &WebDavServer) {
     }
     if config.options.recordings {
         say!("  /recordings/: closed recordings, read only");
+    }
+    if let Some(own) = &config.options.own_tokens {
+        say!("  tokens of {} (skyhaul token create) hold from /", own.issuer);
+        listener::warn_of_readers(&own.key);
     }
     for issuer in &config.options.issuers {
         say!("  tokens of {} hold from {}", issuer.url, issuer.base_path);

@@ -3,8 +3,8 @@
 mod signer;
 
 use self::signer::{Signer, message, soon};
-use crate::site::{Site, wait_for};
-use crate::third_party::peer::{Act, Peer};
+use crate::site::{Site, run, wait_for};
+use crate::third_party::peer::{Act, Peer, object};
 use crate::webdav::{Files, Reply};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -401,6 +401,7 @@ fn issuer_says(head: &str, keys: &str) -> Act {
         (".well-known", _) if path.ends_with("/second") => {
             of(&format!("http://{host}/second"), &format!("http://{host}/second/jwks"))
         }
+        (".well-known", _) => Act::End(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into()),
         ("other", _) => of("http://127.0.0.1/other", &format!("{own}/jwks")),
         ("plain", _) => of(&own, "http://192.0.2.1/jwks"),
         ("inside", _) => of(&own, "https://169.254.169.254/jwks"),
@@ -420,7 +421,6 @@ fn keys_are_asked_from_the_issuer_kept_and_outlive_it() {
     let site = Site::new(1);
     let at = site.disks[0].parent().unwrap().to_owned();
     let state = at.join("state");
-    std::fs::create_dir(&state).unwrap();
     let url = |name: &str| format!("http://{}/{name}", peer.address);
     let names = ["good", "second", "huge", "empty", "gone", "other", "plain", "inside", "away"];
     let mut more = format!("state = '{}'\n", state.display());
@@ -476,9 +476,10 @@ fn keys_are_asked_from_the_issuer_kept_and_outlive_it() {
     }
     assert_eq!(asked("good"), 1);
     // Killed, and started again without the issuer: the keys are on the disk.
-    let kept: Vec<_> = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(kept.len(), 2, "{kept:?}");
-    wait_for("the keys to be whole", || kept.iter().all(|path| is_json(path)).then_some(()));
+    wait_for("the keys to be on the disk", || {
+        let names = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());
+        (names.filter(|path| is_json(path)).count() == 2).then_some(())
+    });
     let config = files.serving.site.disks[0].parent().unwrap().join("station.toml");
     let text = std::fs::read_to_string(&config).unwrap().replace("allow = ['127.0.0.1']", "allow = []");
     std::fs::write(&config, text).unwrap();
@@ -491,5 +492,103 @@ fn keys_are_asked_from_the_issuer_kept_and_outlive_it() {
 
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "json")
-        && serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).is_ok()
+        && serde_json::from_slice::<Value>(&std::fs::read(path).unwrap_or_default()).is_ok()
+}
+
+#[test]
+fn copies_are_counted_by_issuer_and_subject() {
+    let site = Site::new(1);
+    let at = site.disks[0].parent().unwrap().to_owned();
+    let signer = Signer::new(ISSUER);
+    std::fs::write(at.join("keys"), signer.keys().to_string()).unwrap();
+    let keys = at.join("keys").display().to_string();
+    let files = Files::of(
+        site,
+        &format!(
+            "[http.copy]\nallow = ['127.0.0.1']\nper_user = 1\n[[http.issuer]]\nurl = '{ISSUER}'\naudiences = ['a']\nkeys = '{keys}'"
+        ),
+    );
+    let holding = Peer::start(|head| match head.starts_with("GET") {
+        true => Act::Hold(object(head, "Content-Length: 9000\r\n", b"x")),
+        false => Act::Say(object(head, "Content-Length: 9000\r\n", b"")),
+    });
+    let small = Peer::start(|head| Act::Say(object(head, "Content-Length: 3\r\n", b"new")));
+    let token = |subject: &str, id: &str| {
+        let mut claims = signer.claims("storage.create:/exp");
+        (claims["sub"], claims["jti"]) = (json!(subject), json!(id));
+        format!("Authorization: Bearer {}", signer.sign(&claims))
+    };
+    let pull = |peer: &Peer, name: &str, token: &str| {
+        files.ask(&format!("COPY /exp/{name}"), &[&format!("Source: {}", peer.url()), token], b"")
+    };
+    std::thread::scope(|scope| {
+        let (holding, pull, token) = (&holding, &pull, &token);
+        let held = scope.spawn(move || pull(holding, "held", &token("ann", "1")));
+        wait_for("the copy to run", || (holding.count("GET") == 1).then_some(()));
+        // Another token of the same person, another person, and the same name with the station's eyes.
+        let refused = pull(&small, "x", &token("ann", "2")).expect(429);
+        assert!(refused.text().contains("1 of one user run"), "{}", refused.text());
+        pull(&small, "y", &token("bob", "1")).expect(202);
+        files.serving.job.signal(rustix::process::Signal::INT);
+        held.join().unwrap();
+    });
+}
+
+#[test]
+fn the_station_signs_tokens_that_it_accepts() {
+    let site = Site::new(1);
+    let at = site.disks[0].parent().unwrap().to_owned();
+    let (key, url) = (at.join("token.key"), "https://mh.example:8443");
+    let more = format!("[http.own_tokens]\nissuer = '{url}'\nkey = '{}'", key.display());
+    let files = Files::of(site, &more);
+    std::fs::write(files.root.join("f"), "own").unwrap();
+    let config = format!("--config {}", at.join("station.toml").display());
+    let create = |more: &str| run(&format!("{config} token create {more}"));
+    let made = create("--scope storage.read:/exp --lifetime 1h --subject ann").expect(0);
+    let token = made.told().trim().to_owned();
+    assert_eq!((token.split('.').count(), made.stderr.as_str()), (3, ""));
+    let bearer = format!("Authorization: Bearer {token}");
+    assert_eq!(files.ask("GET /exp/f", &[&bearer], b"").expect(200).text(), "own");
+    files.ask("PUT /exp/f", &[&bearer], b"x").expect(403);
+    files.ask("GET /exp/f", &[], b"").expect(401);
+    // What it says, and whether it holds.
+    let file = at.join("token");
+    let show = |config: &str, token: &str| {
+        std::fs::write(&file, token).unwrap();
+        run(&format!("{config} token show {}", file.display()))
+    };
+    let shown = show(&config, &token).expect(0).told();
+    for part in [
+        "alg: ES256\n",
+        "sub: ann\n",
+        "scope: storage.read:/exp\n",
+        "accepted now: yes\n",
+        "iss: https://mh.example:8443\n",
+    ] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    let refused = show(&config, &format!("{token}A")).expect(1).told();
+    assert!(refused.contains("accepted now: no, "), "{refused}");
+    let stranger = Signer::new(url);
+    let refused = show(&config, &stranger.sign(&stranger.claims("storage.read:/"))).expect(1).told();
+    assert!(refused.contains("accepted now: no, its issuer has no such key"), "{refused}");
+    let unknown = show("", &token).expect(1).told();
+    assert!(unknown.contains("accepted now: unknown"), "{unknown}");
+    let none = show(&config, "no token").expect(2);
+    assert!(none.stderr.contains("it is not a signed JSON Web Token"), "{}", none.stderr);
+    for (more, why) in [
+        ("--scope storage.read", "is not a scope with a path"),
+        ("--scope read:/exp", "is not a scope with a path"),
+        ("--scope storage.read:/ --lifetime 31d", "a token holds from 1s to 30d"),
+    ] {
+        let refused = create(more).expect(2);
+        assert!(refused.stderr.contains(why) && refused.stdout.is_empty(), "{}", refused.stderr);
+    }
+    let without = run("token create --scope storage.read:/").expect(2);
+    assert!(without.stderr.contains("no section [http.own_tokens]"), "{}", without.stderr);
+    assert!(!files.serving.job.stderr().contains("eyJ"));
+    // A new key ends all tokens of the old one.
+    std::fs::remove_file(&key).unwrap();
+    create("--scope storage.read:/").expect(0);
+    show(&config, &token).expect(1);
 }

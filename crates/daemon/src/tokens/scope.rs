@@ -91,6 +91,11 @@ impl Grants {
         Ok(Self { all, base_names: base.names().len() })
     }
 
+    /// Whether nothing is granted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Whether `path` may be used so.
     pub(crate) fn allow(&self, how: Use, path: &RequestPath) -> bool {
         self.all.iter().any(|grant| grant.allows(how, path, self.base_names))

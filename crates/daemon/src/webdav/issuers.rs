@@ -14,7 +14,7 @@ use super::kept_keys;
 use super::remote::{Purpose, RemoteAccess, RemoteSession};
 use super::remote_url::RemoteUrl;
 use super::request_path::RequestPath;
-use crate::tokens::{Holder, IssuerRules, MAX_KEYS_BYTES, SignedToken, TokenError, WebKeys};
+use crate::tokens::{Holder, IssuerRules, MAX_KEYS_BYTES, SignedToken, TokenError, TokenKey, WebKeys};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use skyhaul::core::hint::Hint;
@@ -72,6 +72,15 @@ impl TokenIssuer {
     }
 }
 
+/// Tokens that this server signs itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnTokens {
+    /// The URL of this server, by which its tokens name it.
+    pub issuer: String,
+    /// The file with its key, made at first use.
+    pub key: PathBuf,
+}
+
 /// Whether nobody on the way can change what is asked there: it is encrypted, or does not leave this host.
 fn is_safe(url: &RemoteUrl) -> bool {
     url.is_encrypted || url.address().is_some_and(|ip| ip.to_canonical().is_loopback())
@@ -107,8 +116,24 @@ struct AskedKeys {
 
 impl Issuers {
     /// Reads the keys that are in files. Those that issuers gave earlier are kept in the directory `state`.
-    pub(super) fn open(all: &[TokenIssuer], state: Option<&Path>) -> io::Result<Self> {
-        all.iter().map(|one| Issuer::open(one, state).map(Arc::new)).collect::<io::Result<_>>().map(Self)
+    pub(super) fn open(
+        all: &[TokenIssuer],
+        own: Option<&OwnTokens>,
+        state: Option<&Path>,
+    ) -> io::Result<Self> {
+        let others = all.iter().map(|one| Issuer::open(one, state));
+        others
+            .chain(own.map(Issuer::own))
+            .map(|issuer| issuer.map(Arc::new))
+            .collect::<io::Result<_>>()
+            .map(Self)
+    }
+
+    /// Judges a token by the keys that are known now.
+    pub(super) fn judge_by_known_keys(&self, text: &str) -> Result<Holder, TokenError> {
+        let token = SignedToken::parse(text)?;
+        let issuer = self.0.iter().find(|one| one.rules.url == token.issuer()).ok_or(TokenError::Issuer)?;
+        issuer.judge(&token)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -146,6 +171,15 @@ impl Issuers {
 }
 
 impl Issuer {
+    /// This server.
+    fn own(of: &OwnTokens) -> io::Result<Self> {
+        let keys = TokenKey::read_or_make(&of.key)?.public_keys().to_string();
+        let keys = WebKeys::parse(keys.as_bytes()).map_err(io::Error::other)?;
+        let known = KnownKeys { keys: Arc::new(keys), ..KnownKeys::default() };
+        let rules = IssuerRules::new(&of.issuer, std::slice::from_ref(&of.issuer), RequestPath::default());
+        Ok(Self { rules, known: Mutex::new(known), asked: None })
+    }
+
     fn open(of: &TokenIssuer, state: Option<&Path>) -> io::Result<Self> {
         let invalid =
             |why: String| io::Error::new(io::ErrorKind::InvalidInput, format!("issuer {}: {why}", of.url));
@@ -244,10 +278,12 @@ impl AskedKeys {
     /// The keys of an issuer, and their text.
     async fn ask(&self, issuer: &str) -> Result<(WebKeys, Vec<u8>), String> {
         let (first, second) = metadata_urls(issuer);
-        let text = match (self.document(&first).await, second) {
-            (Ok(text), _) => text,
-            (Err(_), Some(second)) => self.document(&second).await?,
-            (Err(why), None) => return Err(why),
+        let text = match self.document(&first).await {
+            Ok(text) => text,
+            Err(why) => {
+                let Some(second) = second else { return Err(why) };
+                self.document(&second).await.map_err(|_| why)?
+            }
         };
         let metadata: Metadata =
             serde_json::from_slice(&text).map_err(|_| format!("{first} has no issuer or no jwks_uri"))?;

@@ -55,6 +55,16 @@ pub(super) fn read(path: &Path) -> Result<ServeConfig> {
     parse(&text).map_err(|error| error.context(format!("{}", path.display())))
 }
 
+/// Reads the section `[http]` of a configuration that may be that of other verbs.
+pub(super) fn read_http(path: &Path) -> Result<Option<HttpConfig>> {
+    let text = read_small_text(path, SETTINGS)?;
+    if DeTable::parse(&text).is_ok_and(|table| table.get_ref().get("http").is_none()) {
+        return Ok(None);
+    }
+    let config = parse(&text).map_err(|error| error.context(format!("{}", path.display())))?;
+    Ok(config.http)
+}
+
 fn parse(text: &str) -> Result<ServeConfig> {
     let table = DeTable::parse(text).map_err(|error| {
         anyhow!("line {}: {}", line(text, error.span().map_or(0, |span| span.start)), error.message())

@@ -48,7 +48,7 @@ impl Signer {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let ec = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
-        let rsa = RsaKeyPair::from_pkcs8(&STANDARD.decode(RSA.replace(' ', "")).unwrap()).unwrap();
+        let rsa = RsaKeyPair::from_der(&STANDARD.decode(RSA.replace(' ', "")).unwrap()).unwrap();
         Self { url: url.to_owned(), ec, rsa, random }
     }
 

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Span;
 use skyhaul_daemon::webdav::{
-    CopyLimits, ServedDirectory, ThirdPartyOptions, TlsFiles, TokenIssuer, WebDavOptions, WebDavRules,
-    check_directory_name,
+    CopyLimits, OwnTokens, ServedDirectory, ThirdPartyOptions, TlsFiles, TokenIssuer, WebDavOptions,
+    WebDavRules, check_directory_name,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -48,6 +48,7 @@ impl Key<'_> {
             tls: None,
             copy: ThirdPartyOptions::default(),
             issuers: Vec::new(),
+            own_tokens: None,
             state: None,
         };
         let mut config = HttpConfig { options, token_file: None };
@@ -64,6 +65,7 @@ impl Key<'_> {
                     }
                 }
                 "listen" => options.listen = entry.parse()?,
+                "own_tokens" => options.own_tokens = Some(entry.own_tokens()?),
                 "state" => options.state = Some(entry.string()?.into()),
                 "token_file" => config.token_file = Some(entry.string()?.into()),
                 "recordings" => options.recordings = entry.flag()?,
@@ -73,7 +75,7 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, recordings, root, state, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, recordings, root, state, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -97,22 +99,35 @@ impl Key<'_> {
 
     /// What issuers must be together.
     fn check_issuers(&self, options: &WebDavOptions) -> Result<()> {
-        let WebDavOptions { issuers, state, .. } = options;
-        for (at, issuer) in issuers.iter().enumerate() {
-            let is_again = issuers[..at].iter().any(|other| other.url == issuer.url);
-            ensure!(!is_again, self.wrong(format_args!("two issuers have the url {}", issuer.url)));
+        let WebDavOptions { issuers, own_tokens, state, .. } = options;
+        let own = own_tokens.as_ref().map(|own| &own.issuer);
+        let urls: Vec<&String> = own.into_iter().chain(issuers.iter().map(|issuer| &issuer.url)).collect();
+        for (at, url) in urls.iter().enumerate() {
+            ensure!(!urls[..at].contains(url), self.wrong(format_args!("two issuers have the url {url}")));
         }
         let hint = Hint("set `state` to a directory, or `keys` of the issuer to a file");
         let has_keys = state.is_some() || issuers.iter().all(|issuer| issuer.keys.is_some());
         ensure!(has_keys, self.wrong(format_args!("keys of issuers need a directory to be kept in{hint}")));
-        if let Some(state) = state {
-            let hint = Hint("make the directory, or remove `state`");
-            ensure!(
-                state.is_dir(),
-                self.wrong(format_args!("state: {} is not a directory{hint}", state.display()))
-            );
-        }
         Ok(())
+    }
+
+    fn own_tokens(&self) -> Result<OwnTokens> {
+        let (mut issuer, mut key) = (None, None);
+        for entry in self.entries()? {
+            match entry.key {
+                "issuer" => issuer = Some(entry.string()?.to_owned()),
+                "key" => key = Some(PathBuf::from(entry.string()?)),
+                _ => {
+                    let hint = Hint("the keys of [http.own_tokens] are issuer, key");
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        let own = issuer.filter(|issuer| !issuer.is_empty()).zip(key);
+        let hint = Hint("such as issuer = 'https://mh.example:8443' and key = '/var/lib/skyhaul/token.key'");
+        let (issuer, key) =
+            own.ok_or_else(|| self.wrong(format_args!("own tokens need issuer and key{hint}")))?;
+        Ok(OwnTokens { issuer, key })
     }
 
     fn issuer(&self) -> Result<TokenIssuer> {
@@ -276,9 +291,17 @@ mod tests {
             ("[http.copy]\nstreams = 1", "the keys of [http.copy] are"),
             (&format!("{root}[[http.issuer]]\nurl = 'https://i'"), "an issuer needs url and audiences"),
             (&format!("{root}{issuer}"), "keys of issuers need a directory to be kept in; hint: set `state`"),
-            (&format!("[http]\nstate = '/nowhere'\n{root}"), "state: /nowhere is not a directory"),
             (
                 &format!("{root}{issuer}keys = '/k'\n{issuer}keys = '/k'"),
+                "two issuers have the url https://i",
+            ),
+            (&format!("{root}[http.own_tokens]\nissuer = 'https://h'"), "own tokens need issuer and key"),
+            (
+                &format!("{root}[http.own_tokens]\nkeys = 'k'"),
+                "the keys of [http.own_tokens] are issuer, key",
+            ),
+            (
+                &format!("{root}{issuer}keys = '/k'\n[http.own_tokens]\nissuer = 'https://i'\nkey = 'k'"),
                 "two issuers have the url https://i",
             ),
             (&format!("{root}{issuer}keep = '5d'"), "keep: expected a time from 1h to 4d"),
