@@ -156,7 +156,8 @@ impl Issuers {
     pub(super) async fn keep_fresh(self: Arc<Self>) {
         // One that does not answer must not keep the others waiting.
         let mut tasks = JoinSet::new();
-        for issuer in self.0.iter().filter(|one| one.asked.is_some()).cloned() {
+        for issuer in self.0.iter().filter(|one| one.asked.is_some()) {
+            let issuer = Arc::clone(issuer);
             tasks.spawn(async move {
                 loop {
                     if issuer.is_stale() {
