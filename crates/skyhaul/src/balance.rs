@@ -226,6 +226,13 @@ impl Balance {
         state.balancer.handle_state(session, report, now)
     }
 
+    /// Whether packets for a worker may still be sent, though it leaves.
+    #[must_use]
+    pub fn is_awaited(&self, session: Session) -> bool {
+        let state = lock(&self.state);
+        state.balancer.is_awaited(session, state.now())
+    }
+
     /// Sets the slots that a worker demands; earlier demands are dropped.
     ///
     /// # Errors

@@ -63,6 +63,8 @@ impl Default for BalancerConfig {
 
 /// A boundary this far beyond the present prediction was predicted wrongly.
 const MISLED: Nanos = Nanos(1_000_000_000);
+/// A sender that nothing was heard of for so long may have ended: three messages are missing.
+const HEARD_OF: Nanos = Nanos(3_000_000_000);
 /// Bounds of the share left for workers that are not loaded, relative to their targets.
 const LESS: f64 = 0.85;
 const MORE: f64 = 1.5;
@@ -288,6 +290,14 @@ impl Balancer {
     #[must_use]
     pub fn workers(&self) -> &[Worker] {
         &self.workers
+    }
+
+    /// Whether packets for a worker may still be sent: a sender that was heard of in the last 3 s has not passed the ticks of the
+    /// calendars that name it. A worker that leaves waits as long.
+    #[must_use]
+    pub fn is_awaited(&self, session: Session, now: Nanos) -> bool {
+        let until = self.epochs.named_until(session.seat());
+        until.is_some_and(|tick| self.predictor.is_before(tick, HEARD_OF, now))
     }
 
     /// Number of slots of a worker in the newest calendar.

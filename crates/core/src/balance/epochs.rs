@@ -14,24 +14,32 @@
 
 use super::{
     calendar::Calendar,
+    member::Seat,
     table::{EPOCHS, Epoch, SlotSelect},
 };
 use crate::placement::Nanos;
 use std::{collections::VecDeque, sync::Arc};
+
+/// As long as a packet may be in flight.
+const LINGER: Nanos = Nanos(3_000_000_000);
+/// A sender that lags further behind the others is not waited for.
+pub(super) const WAITED_FOR: Nanos = Nanos(10_000_000_000);
 
 /// How long epochs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochConfig {
     /// An epoch is kept this long after all senders have passed its end: as long as a packet may be in flight.
     pub linger: Nanos,
-    /// Maximum time for which an epoch is kept after the first sender has passed its end, even if another is behind.
+    /// Maximum time for which an epoch is kept after the first sender has passed its end, even if another is behind: the
+    /// longest lag that is waited for, and `linger`.
     pub longest: Nanos,
 }
 
 impl Default for EpochConfig {
-    /// 3 s, and 10 s.
+    /// 3 s, and 10 s more. With a calendar every 0.5 s, begun 0.5 s ahead, these are 26 calendars that others follow, and up to
+    /// four that nobody has reached yet: a table has room for [`EPOCHS`].
     fn default() -> EpochConfig {
-        EpochConfig { linger: Nanos(3_000_000_000), longest: Nanos(10_000_000_000) }
+        EpochConfig { linger: LINGER, longest: WAITED_FOR.plus(LINGER) }
     }
 }
 
@@ -153,6 +161,13 @@ impl Epochs {
     #[must_use]
     pub fn boundary(&self) -> Option<u64> {
         self.live.back().map(|live| live.epoch.first)
+    }
+
+    /// The first tick from which no calendar names `seat`; `u64::MAX` if the newest does, `None` if none does.
+    #[must_use]
+    pub(super) fn named_until(&self, seat: Seat) -> Option<u64> {
+        let last = self.live.iter().rposition(|live| live.epoch.calendar.names(seat))?;
+        Some(self.live.get(last + 1).map_or(u64::MAX, |next| next.epoch.first))
     }
 
     /// All calendars in use.
@@ -293,7 +308,6 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::member::Seat;
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -347,7 +361,8 @@ mod tests {
         assert!(!retire(&mut epochs, None, 4 * S), "one may be");
         assert!(retire(&mut epochs, Some(1000), 4 * S));
         assert_eq!(firsts(&epochs), [1000, 2000, 3000]);
-        assert!(retire(&mut epochs, Some(1000), 12 * S), "nobody is waited for for ever");
+        assert!(!retire(&mut epochs, Some(1000), 15 * S - 1), "one that lags may have sent these 3 s ago");
+        assert!(retire(&mut epochs, Some(1000), 15 * S), "nobody is waited for for ever");
         assert_eq!(firsts(&epochs), [2000, 3000]);
         assert!(retire(&mut epochs, Some(u64::MAX), 99 * S));
         assert_eq!(firsts(&epochs), [3000], "the newest stays");
@@ -359,8 +374,8 @@ mod tests {
     fn senders_that_pause_keep_their_calendar_unless_a_worker_of_it_has_left() {
         let mut epochs = epochs(5);
         epochs.reach(500, Nanos(S));
-        assert!(!epochs.retire(Some(500), Nanos(11 * S), &|_| false), "there is no later one yet");
-        assert!(epochs.retire(Some(500), Nanos(13 * S), &|_| false));
+        assert!(!epochs.retire(Some(500), Nanos(14 * S), &|_| false), "there is no later one yet");
+        assert!(epochs.retire(Some(500), Nanos(16 * S), &|_| false));
         assert_eq!(firsts(&epochs), [0, 1000, 4000], "the latest of those that nobody reached");
         assert_eq!(*epochs.epochs()[1].calendar, *calendar(3));
         assert!(epochs.retire(Some(500), Nanos(99 * S), &|_| false));
@@ -386,12 +401,12 @@ mod tests {
     fn what_was_reached_is_withdrawn_when_no_more_of_it_can_come() {
         let mut epochs = epochs(3);
         epochs.reach(2000, Nanos(4 * S));
-        assert!(!epochs.withdraw(5, false, Nanos(14 * S - 1)), "its packets may be under way");
+        assert!(!epochs.withdraw(5, false, Nanos(17 * S - 1)), "its packets may be under way");
         assert!(!epochs.clone().withdraw(5, true, Nanos(99 * S)), "another source sends these ticks");
-        epochs.retire(Some(9999), Nanos(14 * S - 1), &|_| false);
-        assert!(epochs.withdraw(5, false, Nanos(14 * S)), "ticks began again");
+        epochs.retire(Some(9999), Nanos(17 * S - 1), &|_| false);
+        assert!(epochs.withdraw(5, false, Nanos(17 * S)), "ticks began again");
         assert_eq!(firsts(&epochs), [0]);
         assert_eq!(**epochs.newest().unwrap(), *calendar(2), "the oldest goes on");
-        assert!(!epochs.withdraw(5, false, Nanos(15 * S)));
+        assert!(!epochs.withdraw(5, false, Nanos(18 * S)));
     }
 }

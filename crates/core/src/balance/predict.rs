@@ -23,6 +23,7 @@
 //!
 //! Limits: [`SOURCES`] sources. Without any message or packet, there is no prediction.
 
+use super::epochs::WAITED_FOR;
 use crate::placement::Nanos;
 use crate::wire::labelled::Sync;
 use std::collections::VecDeque;
@@ -35,8 +36,8 @@ const SILENT: Nanos = Nanos(12_000_000_000);
 const HELD_UP: Nanos = Nanos(60_000_000_000);
 /// Sources agree if they differ by less than this time's ticks.
 const AGREE: f64 = 2e9;
-/// The ticks of a source that lags by more than this time's are not waited for: no calendar is kept for longer.
-const LAGS: f64 = 10e9;
+/// The ticks of a source that lags by more than this time's are not waited for.
+const LAGS: f64 = WAITED_FOR.0 as f64;
 /// The data have ended after this time without a packet. Their ticks are checked often, so it can be short.
 const DATA_SILENT: Nanos = Nanos(3_000_000_000);
 
@@ -65,6 +66,8 @@ pub struct PredictStats {
 struct Source {
     from: u64,
     track: Track,
+    /// Its ticks were those of the data when these were last forwarded, or at most [`LAGS`] behind.
+    is_with_data: bool,
 }
 
 /// Predicts ticks. It has no clock.
@@ -103,7 +106,8 @@ impl Predictor {
             self.sources.swap_remove(at);
         }
         self.stats.count(Heard::Fits);
-        self.sources.push(Source { from, track: Track::new(sync.tick, sync.rate, sync.sent, now) });
+        let track = Track::new(sync.tick, sync.rate, sync.sent, now);
+        self.sources.push(Source { from, track, is_with_data: false });
     }
 
     /// Handles the highest tick of the packets forwarded since the last call. Call it at least ten times a second.
@@ -132,13 +136,27 @@ impl Predictor {
         if credible && self.top.is_none_or(|(tick, _)| newest >= tick) {
             self.top = Some((newest, now));
         }
+        self.compare(now);
         credible
     }
 
-    /// Whether the message shows that a known source began to count again: its tick is far behind.
+    /// Note which sources state the ticks of the data.
+    fn compare(&mut self, now: Nanos) {
+        let Some(data) = self.live_data(now) else { return };
+        let (here, rate) = (data.highest(now), data.fastest());
+        let with = here.saturating_sub((rate * LAGS) as u64)..=here.saturating_add((rate * AGREE) as u64);
+        for source in &mut self.sources {
+            source.is_with_data = with.contains(&source.track.highest(now));
+        }
+    }
+
+    /// Whether the message shows that a known source began to count again: its tick is far behind. A source whose ticks
+    /// were not those of the data says nothing about them.
     #[must_use]
     pub(super) fn falls_back(&self, from: u64, sync: &Sync, now: Nanos) -> bool {
         let source = self.sources.iter().find(|source| source.from == from);
+        // Before the first packet, nothing can be split.
+        let source = source.filter(|source| source.is_with_data || self.top.is_none());
         source.is_some_and(|source| source.track.falls_back(sync.tick, sync.sent, now))
     }
 
@@ -170,6 +188,14 @@ impl Predictor {
         tracks.any(|track| {
             track.risen < then && track.is_live(now, SILENT) && track.has_moved && track.latest < top
         })
+    }
+
+    /// Whether a sender that was heard less than `recent` ago, by its messages or its data, has not reached `tick`.
+    #[must_use]
+    pub(super) fn is_before(&self, tick: u64, recent: Nanos, now: Nanos) -> bool {
+        let sources = self.sources.iter().filter(|source| source.is_with_data || self.top.is_none());
+        let mut tracks = sources.map(|source| &source.track).chain(&self.data);
+        tracks.any(|track| track.is_live(now, recent) && track.latest < tick)
     }
 
     /// Number of ticks in `time` at the highest recent rate; `None` if no rate is known.
@@ -212,14 +238,14 @@ impl Predictor {
         let slowest = agreed.iter().map(|track| track.reached(at)).min()?;
         let far = agreed.iter().map(|track| track.fastest()).fold(0.0, f64::max) * LAGS;
         let lags = |track: &&Track| {
-            let behind = slowest.checked_sub(track.reached(at));
-            track.is_live(now, SILENT)
-                && track.is_confirmed()
-                && track.has_moved
-                && behind.is_some_and(|ticks| ticks as f64 <= far)
+            // Both are compared at the time of its last message, so that a message that is lost does not put it further
+            // behind. One that was held up says what was not predicted, and goes on nevertheless.
+            let others = agreed.iter().map(|other| other.reached(track.heard)).min();
+            let behind = others.map_or(0, |tick| tick.saturating_sub(track.latest));
+            track.is_live(now, SILENT) && track.is_confirmed() && track.has_moved && behind as f64 <= far
         };
         let behind = self.sources.iter().map(|source| &source.track).filter(lags);
-        behind.map(|track| track.reached(at)).min().or(Some(slowest))
+        behind.map(|track| track.reached(at)).min().map_or(Some(slowest), |tick| Some(tick.min(slowest)))
     }
 
     /// Number of sources that are not silent, and how many of them agree with the leader.

@@ -3,7 +3,7 @@
 mod steer;
 
 use super::*;
-use crate::balance::table::Route;
+use crate::balance::table::{EPOCHS, Route};
 use crate::balance::{Load, Member, PortRange, Prefix, Refusal, Ticks};
 use crate::wire::ejfat::EjfatLabels;
 use crate::wire::labelled::{Label, Labelled};
@@ -132,6 +132,28 @@ fn who_leaves_gets_the_ticks_of_calendars_that_name_it() {
     assert_eq!(balancer.deregister(sessions[0]), Err(StateError::NoSession));
     let again = balancer.register(registration(8), ms(12_000)).unwrap();
     assert!(again.seat() == sessions[0].seat() && again != sessions[0]);
+}
+
+/// While a sender lags, or was held up a moment ago, a worker that leaves is told to wait; not for one that has ended.
+#[test]
+fn who_leaves_is_awaited_until_senders_have_passed_its_calendars() {
+    let (mut balancer, sessions) = balancer(2);
+    (0..5).for_each(|at| second(&mut balancer, at, &[]));
+    assert!(balancer.is_awaited(sessions[0], ms(4900)) && balancer.is_awaited(sessions[1], ms(4900)));
+    balancer.deregister(sessions[0]).unwrap();
+    second(&mut balancer, 5, &sessions[..1]);
+    assert!(balancer.is_awaited(sessions[0], ms(5900)), "the next calendar begins at 5.5 s");
+    // The sender is held up: it says the same tick.
+    for at in 6..9 {
+        let sync = Sync { source: 1, tick: 5_200_000, rate: 1_000_000, sent: at };
+        balancer.handle_sync(1, &sync, ms(at * 1000));
+        assert!(balancer.is_awaited(sessions[0], ms(at * 1000 + 900)), "at {at} s");
+    }
+    assert!(!balancer.is_awaited(sessions[0], ms(11_000)), "nothing is heard of it any more");
+    let sync = Sync { source: 1, tick: 5_600_000, rate: 1_000_000, sent: 12 };
+    balancer.handle_sync(1, &sync, ms(12_000));
+    assert!(!balancer.is_awaited(sessions[0], ms(12_000)), "it has passed them");
+    assert!(balancer.is_awaited(sessions[1], ms(12_000)));
 }
 
 #[test]
@@ -506,8 +528,8 @@ fn lagging_for(steps: u64, here: &dyn Fn(u64) -> u64, what: &str) -> u64 {
 /// A source that cannot keep up is waited for, but not for ever.
 #[test]
 fn one_that_lags_behind_is_not_taken_for_a_restarted_one() {
-    // Per cent of the rate, and whether its last packets are more than ten seconds behind.
-    for (slow, lost) in [(30, true), (60, true), (70, false), (80, false), (95, false)] {
+    // Per cent of the rate, and whether its last packets are more than thirteen seconds behind.
+    for (slow, lost) in [(30, true), (50, true), (60, false), (70, false), (80, false), (95, false)] {
         let refused = lagging(&|n| n * 50 * RATE * slow / 100, &format!("{slow} %"));
         assert_eq!(refused > 0, lost, "{refused} are refused at {slow} %");
     }
@@ -548,7 +570,7 @@ fn one_that_pauses_loses_nothing_however_long() {
             let first = 1 << 33;
             assert_eq!(run.send(first, 10), 0);
             run.pause(pause * 1000);
-            assert!(run.table.epochs().len() < 28, "{} calendars", run.table.epochs().len());
+            assert!(run.table.epochs().len() < EPOCHS, "{} calendars", run.table.epochs().len());
             assert_eq!(run.send(first + 10_000 * RATE, 10), 0, "{pause} s, {tells}");
             let calendars = run.balancer.stats().0.begun;
             run.send(first + 20_000 * RATE, 5);
@@ -576,4 +598,50 @@ fn one_that_was_held_up_changes_no_calendar() {
         assert!(of(&run, tick).is_some_and(|new| new.calendar == old.calendar), "{tick}");
     }
     assert!(kept.count() > 0, "some are not over yet");
+}
+
+/// A source whose ticks were never those of the data falls back. Nothing has begun anew.
+#[test]
+fn one_without_data_says_nothing_of_a_restart() {
+    for ticks in [[u64::MAX - 9, u64::MAX - 5, u64::MAX - 1, 1 << 62], [7, 8, 9, 0]] {
+        let mut run = Run::new(true);
+        let first = 1 << 33;
+        for (n, &tick) in (0u64..).zip(&ticks) {
+            if n == 3 {
+                run.pause(1000);
+            }
+            let sync = Sync { source: 9, tick, rate: 1, sent: run.now };
+            run.balancer.handle_sync(9, &sync, ms(run.now));
+            assert_eq!(run.send(first + n * 4000 * RATE, if n < 3 { 4 } else { 0 }), 0);
+        }
+        let (era, begins) = (run.table.era(), run.table.epochs()[0].first);
+        run.pause(300);
+        assert_eq!((run.table.era(), run.table.epochs()[0].first), (era, begins), "{ticks:?}");
+        assert!(era == 0 && begins > 0, "there are ticks that would get another calendar");
+    }
+}
+
+/// A sender lags nearly as far as one is waited for, and its packets are under way for nearly as long as they may be.
+#[test]
+fn what_is_late_of_one_that_lags_has_a_calendar() {
+    let mut run = Run::new(false);
+    let (first, step) = (1 << 33, 50 * RATE);
+    // It was held up for 9.5 s.
+    let of = |n: u64| first + n.min(60).max(n.saturating_sub(190)) * step;
+    let mut most = 0;
+    for n in 0..1200u64 {
+        let here = first + n * step;
+        let (behind, late) = (of(n), of(n.saturating_sub(58)));
+        if n % 20 == 0 {
+            for (source, tick) in [(1, here), (2, behind)] {
+                let sync = Sync { source, tick, rate: (RATE * 1000) as u32, sent: run.now };
+                run.balancer.handle_sync(source.into(), &sync, ms(run.now));
+            }
+        }
+        assert_eq!(run.see(&[here, behind, late]), 0, "at {n}: {here} {behind} {late}");
+        most = most.max(run.table.epochs().len());
+    }
+    let stats = run.balancer.stats().0;
+    assert!(stats.begun > 100 && most > 24, "{stats:?}, {most} calendars at a time");
+    assert!(stats.held == 0 && most < EPOCHS, "a table has room: {stats:?}, {most}");
 }

@@ -62,6 +62,44 @@ fn the_furthest_is_ahead_and_the_slowest_is_behind() {
     assert_eq!(predictor.sources(now), (3, 3));
 }
 
+/// One of two is held up for seven seconds, then goes on, and some of its messages are lost: it is seven seconds behind, and is
+/// waited for.
+#[test]
+fn one_that_goes_on_is_waited_for_before_its_messages_fit_again() {
+    let mut predictor = Predictor::default();
+    let from = 20;
+    for second in 0..40 {
+        clocks(&mut predictor, &[1], second, second + 1);
+        let here = second.min(from).max(second.saturating_sub(7)) * 1_000_000;
+        if second < from + 8 || [30, 32].contains(&second) {
+            predictor.handle_sync(2, &sync(here, 1_000_000, second), Nanos(second * S));
+        }
+        let now = Nanos(second * S);
+        let slowest = predictor.slowest(now, Nanos(now.0.saturating_sub(3 * S)));
+        assert!(slowest.is_none_or(|tick| tick <= here), "{slowest:?} at {second} s, it is at {here}");
+    }
+}
+
+/// What is lost of the messages of one that lags does not put it further behind.
+#[test]
+fn one_that_lags_is_waited_for_between_its_messages() {
+    let mut predictor = Predictor::default();
+    for second in 9..60 {
+        clocks(&mut predictor, &[1], second, second + 1);
+        let here = (second - 9) * 1_000_000;
+        // As rarely as E2SAR sends them.
+        if second < 20 || second % 10 == 0 {
+            predictor.handle_sync(2, &sync(here, 1_000_000, second), Nanos(second * S));
+        }
+        let now = Nanos(second * S);
+        let slowest = predictor.slowest(now, Nanos(now.0 - 3 * S));
+        assert!(
+            second < 20 || slowest.is_some_and(|tick| tick <= here),
+            "{slowest:?} at {second} s, it is at {here}"
+        );
+    }
+}
+
 #[test]
 fn forged_sources_move_nothing() {
     let mut predictor = Predictor::default();
