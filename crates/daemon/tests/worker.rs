@@ -107,6 +107,12 @@ fn it_registers_reports_what_its_receiver_counts_and_leaves_when_its_packets_cea
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(!leaving.is_finished(), "packets still came");
+    // Nothing comes any more, but a sender has not passed the last calendar that names this worker.
+    api.known().awaits = true;
+    let (more, seen) = (said_at + 500, || api.known().states.len());
+    wait_for("more reports", || (seen() >= more || leaving.is_finished()).then_some(()));
+    assert!(!leaving.is_finished(), "the balancer says that packets may come");
+    api.known().awaits = false;
     let report = leaving.join().unwrap();
     assert!(report.has_left && report.seconds_leaving >= 2.5, "{report:?}");
     assert_eq!((report.registrations, report.times_away, report.session.as_str()), (1, 0, "1"));

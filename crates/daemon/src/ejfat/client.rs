@@ -25,7 +25,7 @@ mod calls;
 mod error;
 mod verifier;
 
-pub(super) use self::error::SESSION_ENDED;
+pub(super) use self::error::{AWAITED, SESSION_ENDED};
 pub use self::error::{ControlError, Why};
 use self::error::{of_status, unreachable};
 pub use self::verifier::CertificateProblem;

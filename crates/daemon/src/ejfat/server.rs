@@ -37,6 +37,7 @@ pub use super::super::http::{
     UNPROVEN_IDLE_TIMEOUT,
 };
 use super::api::{Api, Caller, Refusal, RefusalKind};
+use super::client::AWAITED;
 use super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use super::proto::*;
 use crate::tls::TlsFiles;
@@ -51,6 +52,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::time::timeout;
+use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
 /// A running server. It stops when dropped.
@@ -211,9 +213,11 @@ fn status(refusal: Refusal) -> Status {
 }
 
 macro_rules! calls {
-    ($($name:ident: $request:ident => $reply:ident),* $(,)?) => {
+    ({ $($more:tt)* } $($name:ident: $request:ident => $reply:ident),* $(,)?) => {
         #[tonic::async_trait]
         impl LoadBalancer for ServerState {
+            $($more)*
+
             $(async fn $name(&self, request: tonic::Request<$request>) -> Result<tonic::Response<$reply>, Status> {
                 call(self, request, Api::$name).await
             })*
@@ -222,6 +226,20 @@ macro_rules! calls {
 }
 
 calls! {
+    {
+        /// The reply has no fields. What our own workers need besides is in the metadata, which others do not read.
+        async fn send_state(
+            &self,
+            request: tonic::Request<SendStateRequest>,
+        ) -> Result<tonic::Response<SendStateReply>, Status> {
+            let is_awaited = call(self, request, Api::report).await?.into_inner();
+            let mut reply = tonic::Response::new(SendStateReply {});
+            if is_awaited {
+                reply.metadata_mut().insert(AWAITED, MetadataValue::from_static("1"));
+            }
+            Ok(reply)
+        }
+    }
     reserve_load_balancer: ReserveLoadBalancerRequest => ReserveLoadBalancerReply,
     get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply,
     load_balancer_status: LoadBalancerStatusRequest => LoadBalancerStatusReply,
@@ -233,7 +251,6 @@ calls! {
     register: RegisterRequest => RegisterReply,
     set_slot_demands: SetSlotDemandsRequest => SetSlotDemandsReply,
     deregister: DeregisterRequest => DeregisterReply,
-    send_state: SendStateRequest => SendStateReply,
     overview: OverviewRequest => OverviewReply,
     timeseries: TimeseriesRequest => TimeseriesResponse,
     version: VersionRequest => VersionReply,

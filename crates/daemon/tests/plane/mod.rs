@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tonic::metadata::MetadataValue;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
@@ -28,6 +29,8 @@ pub(crate) struct KnownToken {
     pub(crate) deregistered: Vec<String>,
     pub(crate) senders: Vec<String>,
     pub(crate) freed: bool,
+    /// Says in the reply to each report that packets may still come.
+    pub(crate) awaits: bool,
     next: u64,
     /// Never answers.
     pub(crate) hangs: bool,
@@ -190,7 +193,11 @@ impl LoadBalancer for Api {
             return Err(Status::not_found("no such session"));
         }
         known.states.push(state);
-        Ok(Response::new(SendStateReply {}))
+        let mut reply = Response::new(SendStateReply {});
+        if known.awaits {
+            reply.metadata_mut().insert("skyhaul-awaited", MetadataValue::from_static("1"));
+        }
+        Ok(reply)
     }
     async fn overview(&self, r: Request<OverviewRequest>) -> Reply<OverviewReply> {
         self.allow(&r).await?;

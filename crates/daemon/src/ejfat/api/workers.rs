@@ -95,6 +95,18 @@ impl Api {
     /// # Errors
     /// See [`Refusal`].
     pub fn send_state(&self, caller: &Caller, request: SendStateRequest) -> Result<SendStateReply, Refusal> {
+        self.report(caller, request).map(|_| SendStateReply {})
+    }
+
+    /// The same; returns whether packets for the worker may still be sent.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub(in super::super) fn report(
+        &self,
+        caller: &Caller,
+        request: SendStateRequest,
+    ) -> Result<bool, Refusal> {
         let mut state = self.locked();
         let session = state.session(caller, &request.session_id, &request.lb_id)?;
         let (id, reservation, number) = (session.id, session.reservation, session.number);
@@ -106,7 +118,9 @@ impl Api {
             taken: count(request.total_events_dequeued),
         };
         let report = WorkerState { ready: request.is_ready, signal: f64::from(request.control_signal), load };
-        state.balance(reservation)?.handle_state(seated(number), report)?;
+        let balance = state.balance(reservation)?;
+        balance.handle_state(seated(number), report)?;
+        let is_awaited = balance.is_awaited(seated(number));
         if let Some(running) = state.running.get_mut(&reservation) {
             let totals = Totals {
                 events: request.total_events_recv,
@@ -120,7 +134,7 @@ impl Api {
             running.workers.entry(id).or_default().totals = totals;
             running.together.report(id, totals, f64::from(request.fill_percent));
         }
-        Ok(SendStateReply {})
+        Ok(is_awaited)
     }
 
     /// Sets the slots that all workers demand.

@@ -2,7 +2,7 @@
 
 use super::super::proto;
 use super::super::proto::token_selector::TokenSelector;
-use super::{CallOptions, Client, ControlError, ControlPlane};
+use super::{AWAITED, CallOptions, Client, ControlError, ControlPlane};
 use prost_types::Timestamp;
 use std::time::Duration;
 
@@ -140,9 +140,18 @@ impl ControlPlane {
     /// # Errors
     /// See [`ControlError`].
     pub fn send_state(&self, state: proto::SendStateRequest, token: Option<&str>) -> Result<()> {
+        self.report_state(state, token).map(|_| ())
+    }
+
+    /// The same; returns whether the balancer says that packets for the worker may still be sent. Balancers of other makers say
+    /// nothing.
+    pub(crate) fn report_state(&self, state: proto::SendStateRequest, token: Option<&str>) -> Result<bool> {
         let message = proto::SendStateRequest { lb_id: self.balancer()?, ..state };
         let manner = CallOptions { token, hurry: Some(WORKER_TIMEOUT) };
-        call!(self, "report a worker's state", send_state, manner, message).map(|_| ())
+        self.call("report a worker's state", manner, message, |mut client: Client, request| async move {
+            let reply = client.send_state(request).await?;
+            Ok(tonic::Response::new(reply.metadata().contains_key(AWAITED)))
+        })
     }
 }
 

@@ -8,6 +8,8 @@ use std::fmt;
 use std::time::Duration;
 use tonic::{Code, Status};
 
+/// Metadata of the reply to a worker's report: packets for it may still be sent.
+pub(crate) const AWAITED: &str = "skyhaul-awaited";
 /// How a control plane says that an operator ended a session.
 pub(crate) const SESSION_ENDED: &str = "the session was ended by an operator";
 

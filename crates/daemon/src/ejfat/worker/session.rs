@@ -36,7 +36,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// After a worker has reported that it is not ready, the balancer still sends the ticks of calendars that name it. The
 /// worker waits at least this long (udplbd: up to 1 s to the next calendar, which begins 0.8 s ahead) …
 const MIN_DRAIN_TIME: Duration = Duration::from_millis(2500);
-/// … and until nothing has arrived for this long.
+/// … and until nothing has arrived for this long, and the balancer says that every sender has passed those calendars.
 const QUIET_TIME: Duration = Duration::from_millis(500);
 
 /// An order to a worker's thread.
@@ -61,6 +61,8 @@ pub(super) struct Session {
     /// The last session, shared with the owner of the worker.
     registered: Arc<Mutex<RegisterReply>>,
     is_ready: bool,
+    /// The balancer said that packets may still come.
+    is_awaited: bool,
     /// Since when the control plane has not responded.
     away: Option<Instant>,
     pause: Duration,
@@ -92,6 +94,7 @@ impl Session {
             reply: Some(reply),
             registered,
             is_ready,
+            is_awaited: false,
             away: None,
             pause: MIN_RETRY_DELAY,
             next: now,
@@ -150,15 +153,17 @@ impl Session {
             Some(reply) => {
                 let mut message = state.message(self.is_ready);
                 message.session_id = reply.session_id;
-                self.plane.send_state(message, session_token(&reply.token))
+                self.plane.report_state(message, session_token(&reply.token))
             }
-            None => self.register_again(),
+            None => self.register_again().map(|()| false),
         };
+        // A balancer that does not answer is not waited for.
+        self.is_awaited = matches!(done, Ok(true));
         let mut shared = self.shared();
         *(if done.is_ok() { &mut shared.reports } else { &mut shared.reports_failed }) += 1;
         drop(shared);
         match done {
-            Ok(()) => {
+            Ok(_) => {
                 self.answered();
                 (self.pause, self.said) = (MIN_RETRY_DELAY, None);
                 // A slow reply neither delays the next report nor causes several at once.
@@ -242,7 +247,7 @@ impl Session {
                 (last, changed) = (now, Instant::now());
             }
             let long_enough = told.is_some_and(|told| told.elapsed() >= MIN_DRAIN_TIME);
-            if long_enough && changed.elapsed() >= QUIET_TIME {
+            if long_enough && !self.is_awaited && changed.elapsed() >= QUIET_TIME {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
