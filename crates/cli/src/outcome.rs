@@ -30,6 +30,12 @@ impl Interrupt {
         signals::listen().map(Self)
     }
 
+    /// One that was requested, for tests.
+    #[cfg(test)]
+    pub(crate) fn raised() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
     /// The flag itself, for code that polls it.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()

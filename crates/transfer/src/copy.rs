@@ -24,6 +24,7 @@
 //! set-user-ID, set-group-ID and sticky bits, which are named in the report. At most a million names at a time, and the memory
 //! and sessions that its budget allows.
 
+mod activity;
 mod client;
 mod control;
 mod destination;
@@ -44,8 +45,10 @@ mod session;
 mod target;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod writer;
 
+pub use activity::CopyActivity;
 pub use client::{Copied, CopyReport, Failed, copy, remote};
 pub use control::Progress;
 pub use message::{Bounds, DestinationSpace, Exists, MeasuredRate, Origin, Side, TrialResult};
@@ -54,6 +57,7 @@ pub use path::{PathTrial, SourceSizes, source_sizes, try_path};
 pub use plan::Plan;
 pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
 pub use serve::CopyService;
+pub use watched::{StallLimits, copy_watched};
 
 /// The port of `skyhaul copy serve`, if none is chosen.
 pub const PORT: u16 = 14_301;

@@ -15,7 +15,7 @@ use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
 use skyhaul::stop::StopFlag;
 use skyhaul_transfer::copy::{
-    CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote,
+    CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, StallLimits, Tuning, copy_watched, remote,
 };
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -24,6 +24,9 @@ use std::time::Duration;
 
 /// How long a copy may take on a server: longer than any disk is written.
 const LONGEST: Duration = Duration::from_secs(90 * 86_400);
+/// How long a copy may stand still. A disk that tries a bad sector again takes tens of seconds; who presses Ctrl-C waits for none.
+const LIMITS: StallLimits =
+    StallLimits { moving: Duration::from_secs(120), stopping: Duration::from_secs(1) };
 /// Files that failed which are told one by one.
 const TOLD: usize = 20;
 
@@ -137,7 +140,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     if options.verify {
         line.show("reading the files at both ends");
     }
-    let report = copy(&options, &token, &mut |progress| line.show(&shown(progress)));
+    let report = copy_watched(&options, &token, LIMITS, (), &mut |progress| line.show(&shown(progress)));
     line.clear();
     let report = report?;
     if args.output.json {

@@ -5,6 +5,7 @@
 //! ```text
 //! --duration or Ctrl-C ── 2 s ──▶ cancel what is still in progress
 //!          └─ with --duration: only if nothing moves, or it has taken as long again
+//! Ctrl-C ── 2 s ──▶ cancelled ── 5 s ──▶ left behind: its disk hangs
 //! ```
 //!
 //! Limit: a cancelled heap is incomplete for the receiver, and an error here.
@@ -41,7 +42,9 @@ pub(crate) fn run_all(
     // The duration of events begins after the balancer was told of their ticks.
     let warm_up = args.targets.first().map(|_| args.of_events.warm_up.duration()).unwrap_or_default();
     let duration = args.duration.map(|duration| duration.duration() + warm_up);
-    watch(&stop, &|| threads.iter().all(|t| t.is_finished()), turn, interrupt, duration, progress);
+    if !watch(&stop, &|| threads.iter().all(|t| t.is_finished()), turn, interrupt, duration, progress) {
+        bail!("stopped; the disk of what is sent did not respond");
+    }
     let join = |thread: std::thread::JoinHandle<SendReport>| {
         thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))
     };
@@ -112,7 +115,10 @@ pub(crate) fn check_feedback(rate: Option<RateArg>, to: &[Endpoint]) -> Result<(
 /// Time for what is in progress to finish after an end was requested.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Show progress until everything is sent; pass on a requested end.
+/// Time for a sender to end after it was cancelled, if someone asked for it: only a call on a disk that hangs takes longer.
+const LEFT_BEHIND: Duration = Duration::from_secs(5);
+
+/// Show progress until everything is sent; pass on a requested end. Returns whether all have ended.
 ///
 /// The current heap and the stop heap get a moment; a peer that accepts nothing, or a heap that would take for ever at its
 /// rate, does not delay the end.
@@ -123,7 +129,7 @@ fn watch(
     interrupt: &Interrupt,
     duration: Option<Duration>,
     progress: &mut Progress,
-) {
+) -> bool {
     let begun = Instant::now();
     let (mut before, mut shown) = (0, begun);
     let mut asked: Option<Instant> = None;
@@ -149,6 +155,10 @@ fn watch(
             cancelled = Some(Instant::now());
             stop.cancel();
         }
+        if asked.is_some_and(|asked| asked.elapsed() > GRACE + LEFT_BEHIND) {
+            progress.clear();
+            return false;
+        }
         if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
             let sent = stop.bytes();
             let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
@@ -161,4 +171,19 @@ fn watch(
         }
     }
     progress.clear();
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call on a disk that hangs does not return; who presses Ctrl-C gets an answer nevertheless.
+    #[test]
+    fn a_sender_that_does_not_end_is_left_behind_after_an_interrupt() {
+        let (stop, interrupt) = (Stop::default(), Interrupt::raised());
+        let mut progress = Progress::new(true);
+        assert!(watch(&stop, &|| true, &mut |_| {}, &interrupt, None, &mut progress), "all have ended");
+        assert!(!watch(&stop, &|| false, &mut |_| {}, &interrupt, None, &mut progress));
+    }
 }

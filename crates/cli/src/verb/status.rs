@@ -200,6 +200,9 @@ pub(super) fn copy_line(copy: &Value) -> String {
         line.push_str(", STOPPING");
     }
     if state == "running" {
+        if number("unconfirmed_bytes") > 0 {
+            let _ = write!(line, " and {} unconfirmed", bytes(number("unconfirmed_bytes")));
+        }
         let _ = write!(line, ", {}", rate(number("rate_bits") as f64));
         if let Some(seconds) = copy["eta_seconds"].as_u64() {
             let _ = write!(line, ", {} left", in_words(seconds as f64));

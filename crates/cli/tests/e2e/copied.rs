@@ -2,7 +2,7 @@
 //!
 //! `copy`, and what it believes: older parts, changed sources, names, bounds; with the real programs and real signals.
 
-use crate::device::Mounted;
+use crate::device::{Device, Mounted};
 use crate::site::{Job, Site, number, send, wait_for, words};
 use serde_json::Value;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -81,6 +81,33 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
         state as u8
     };
     (0..length).map(next).collect()
+}
+
+/// Ctrl-C is answered while the disk is not. The kernel keeps the process until the disk answers.
+#[test]
+fn an_interrupt_is_answered_while_a_disk_hangs() {
+    let place = Place::new();
+    let source = place.at("disk");
+    std::fs::create_dir(&source).unwrap();
+    let mut device = match Device::new(&source) {
+        Ok(device) => device,
+        // Needs root, FUSE and a loop device.
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    std::fs::write(source.join("large"), noise(24 << 20)).unwrap();
+    device.mount_again();
+    let hanging = device.hang();
+    let job = place.start(&format!("{} 127.0.0.1:in", source.join("large").display()));
+    // Bit 1 of the signals that are caught.
+    wait_for("it to listen for interrupts", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", job.pid())).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        (u64::from_str_radix(caught.trim(), 16).ok()? & 2 != 0).then_some(())
+    });
+    job.signal(rustix::process::Signal::INT);
+    wait_for("the answer", || job.stderr().contains("stopped; a disk did not respond").then_some(()));
+    drop(hanging);
+    job.finish().expect(1);
 }
 
 /// Must 12, in small: killed many times at any moment, at either end; no byte is wrong, and only open ranges are sent again.

@@ -36,6 +36,11 @@ fn same(from: &Path, to: &Path) {
     assert!(files > 0, "{} is empty", from.display());
 }
 
+/// Bytes that the destination has got, confirmed or not.
+fn got(copy: &Value) -> u64 {
+    number(&copy["there_bytes"]) + number(&copy["unconfirmed_bytes"])
+}
+
 impl Pair {
     /// A station with these scans of so many MiB on its first disk.
     fn new(disks: usize, scans: &[(&str, usize)]) -> Self {
@@ -58,7 +63,9 @@ impl Pair {
         std::fs::write(place.at("wrong"), "another-token-of-16-or-more\n").unwrap();
         let more = destination("correlator", place.port, "token")
             + &destination("wrong", place.port, "wrong")
-            + &destination("nobody", 1, "token");
+            + &destination("nobody", 1, "token")
+            // In which little is moved before it counts as hanging.
+            + &(destination("hasty", place.port, "token") + "stall = '4s'\n");
         Self { serving: Serving::start(site, &more), place }
     }
 
@@ -86,6 +93,17 @@ impl Pair {
         })
     }
 
+    /// Copy 1 is tried again at once, as often as it must be.
+    fn until_done_with_retries(&self) {
+        self.until(1, "the disk to answer", |one| {
+            if one["state"] == "backing_off" {
+                // It may have begun by itself meanwhile.
+                self.serving.call("transfers retry 1");
+            }
+            one["state"] == "done"
+        });
+    }
+
     fn refused(&self, line: &str) -> String {
         self.serving.call(line).expect(2).stderr
     }
@@ -107,7 +125,7 @@ fn scans_are_copied_and_only_then_done() {
         ("'exp_mh_*' correlator:d1", "scan exp_mh_no0002 is on 2 disks, and 1 directory given"),
         ("nothing correlator:d1", "no scan is named `nothing`"),
         ("n* correlator:d1", "no scan is named `n*`"),
-        ("other elsewhere:d1", "the destinations are: correlator, wrong, nobody"),
+        ("other elsewhere:d1", "the destinations are: correlator, wrong, nobody, hasty"),
         ("other wrong:d1", "wrong (127.0.0.1:"),
         ("other wrong:d1", "token"),
         ("other nobody:d1", "nobody (127.0.0.1:1): "),
@@ -187,7 +205,7 @@ fn either_end_may_be_killed() {
 fn a_cancelled_copy_ends_also_where_the_other_end_stalls() {
     let pair = Pair::new(1, &[("s", 64)]);
     pair.add("s correlator:in --rate 200Mbps");
-    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > MIB as u64);
+    pair.until(1, "some of it", |one| got(one) > MIB as u64);
     pair.place.server.signal(Signal::STOP);
     let cancelled = pair.serving.call("transfers cancel 1").expect(0).json();
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
@@ -213,12 +231,12 @@ fn a_copy_from_a_disk_that_hangs_can_be_cancelled_and_is_not_begun_twice() {
     };
     let mut pair = Pair::on(site, 1, &[("s", 24)]);
     pair.add("s correlator:in --rate 40Mbps");
-    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > MIB as u64);
+    pair.until(1, "some of it", |one| got(one) > MIB as u64);
     device.forget();
     let hanging = device.hang();
     // What was read ahead goes out yet.
     wait_for("the disk to be missed", || {
-        let there = || number(&pair.copy(1)["there_bytes"]);
+        let there = || got(&pair.copy(1));
         let before = there();
         std::thread::sleep(Duration::from_secs(2));
         (there() == before).then_some(())
@@ -237,14 +255,63 @@ fn a_copy_from_a_disk_that_hangs_can_be_cancelled_and_is_not_begun_twice() {
     let held = pair.until(1, "the disk to be named", |one| one["state"] == "backing_off");
     assert!(held["reason"].as_str().unwrap().contains("the last attempt has not ended"), "{held}");
     drop(hanging);
-    pair.until(1, "the disk to answer", |one| {
-        if one["state"] == "backing_off" {
-            // It may have begun by itself meanwhile.
-            pair.serving.call("transfers retry 1");
-        }
-        one["state"] == "done"
-    });
+    pair.until_done_with_retries();
     pair.same(1, "s", "in");
+}
+
+/// A range takes half a minute, and what has come of it shows at once: as unconfirmed, in the rate, and not as there.
+#[test]
+fn what_has_come_of_a_range_shows_before_the_range_is_there() {
+    let pair = Pair::new(1, &[("s", 4)]);
+    pair.add("s correlator:in --rate 1Mbps");
+    let begun = pair.until(1, "its rate", |one| number(&one["rate_bits"]) > 0 && got(one) > 0);
+    assert_eq!((number(&begun["there_bytes"]), begun["state"].as_str()), (0, Some("running")), "{begun}");
+    let said = crate::site::run(&format!("transfers --station http://{}", pair.serving.api)).expect(0).told();
+    assert!(said.contains("running, 0 B of 4.19 MB and ") && said.contains(" unconfirmed, "), "{said}");
+    assert_eq!(pair.serving.call("transfers cancel 1").expect(0).json()["state"], "cancelled");
+}
+
+#[test]
+fn a_copy_at_which_nothing_moves_ends_by_itself_and_goes_on_when_the_disk_answers() {
+    let site = Site::new(2);
+    let device = match Device::new(&site.disks[1]) {
+        Ok(device) => device,
+        // Needs root, FUSE and a loop device.
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    let pair = Pair::on(site, 1, &[("s", 24)]);
+    pair.add("s hasty:in --rate 40Mbps");
+    pair.until(1, "some of it", |one| got(one) > MIB as u64);
+    device.forget();
+    let hanging = device.hang();
+    let held = pair.until(1, "the attempt to end by itself", |one| one["state"] == "backing_off");
+    let reason = held["reason"].as_str().unwrap();
+    assert!(reason.contains("nothing moved for 4 s: a disk of this host does not respond"), "{held}");
+    let next = pair
+        .until(1, "the next attempt", |one| number(&one["attempts"]) > 1 && one["state"] == "backing_off");
+    assert!(next["reason"].as_str().unwrap().contains("the last attempt has not ended"), "{next}");
+    drop(hanging);
+    pair.until_done_with_retries();
+    pair.same(1, "s", "in");
+}
+
+#[test]
+fn a_destination_whose_disk_hangs_is_given_up_and_goes_on_when_it_answers() {
+    let pair = Pair::new(1, &[("s", 24)]);
+    let device = match Device::new(&pair.place.at("root")) {
+        Ok(device) => device,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    pair.add("s hasty:in --rate 40Mbps");
+    pair.until(1, "some of it", |one| got(one) > MIB as u64);
+    let hanging = device.hang();
+    // The server takes all of it into its memory, says that it is there, and nothing is durable.
+    let held = pair.until(1, "the attempt to end by itself", |one| one["state"] == "backing_off");
+    let reason = held["reason"].as_str().unwrap();
+    assert!(reason.contains("nothing moved for 4 s: 127.0.0.1:"), "{held}");
+    drop(hanging);
+    pair.until_done_with_retries();
+    pair.same(0, "s", "in");
 }
 
 #[test]
@@ -266,7 +333,7 @@ fn too_little_space_is_refused_with_the_numbers_and_what_fills_meanwhile_is_wait
     assert!(said.contains("31.5 MB requested"), "{said}");
     assert!(pair.queue().is_empty());
     pair.add("small correlator:in --rate 20Mbps");
-    pair.until(1, "some of it", |one| number(&one["there_bytes"]) > 0);
+    pair.until(1, "some of it", |one| got(one) > 0);
     let filler = root.join("filler");
     // As much as there is.
     let _ = std::fs::write(&filler, noise(16 * MIB));

@@ -28,9 +28,9 @@ struct Queued {
     stop: Option<StopCause>,
     /// Requests that wait for its end.
     waiting: Vec<RequestId>,
-    /// Bytes that this attempt moved.
+    /// Bytes that this attempt moved, as the destination has confirmed.
     moved_bytes: u64,
-    /// When its rate was measured last, and the bytes moved then.
+    /// When its rate was measured last, and the bytes that had arrived then.
     measured: (UnixMillis, u64),
 }
 
@@ -131,7 +131,9 @@ impl Queue {
             }
             // What is there is not free any more; of several file systems, each has its share of it.
             let (part, all) = (u128::from(on(&status.request)), u128::from(status.request.bytes().max(1)));
-            let there = part * u128::from(status.there_bytes.min(status.request.bytes())) / all;
+            let there = part
+                * u128::from((status.there_bytes + status.unconfirmed_bytes).min(status.request.bytes()))
+                / all;
             claimed = claimed.saturating_add((part - there) as u64);
         }
         if wanted.saturating_add(claimed) <= space.free_bytes {
@@ -274,22 +276,23 @@ impl Queue {
         let Some(one) = self.all.get_mut(&copy).filter(|one| one.status.state.is_running()) else { return };
         let size = one.status.request.bytes();
         match event {
-            QueuedEvent::Progress { there_bytes, moved_bytes } => {
+            QueuedEvent::Progress { there_bytes, unconfirmed_bytes, arrived_bytes, moved_bytes } => {
                 let (then, before) = one.measured;
                 let millis = now.0.saturating_sub(then.0);
                 if millis >= RATE_MILLIS {
-                    let bits = u128::from(moved_bytes.saturating_sub(before)) * 8000;
+                    let bits = u128::from(arrived_bytes.saturating_sub(before)) * 8000;
                     one.status.rate_bits =
                         u64::try_from(bits / u128::from(millis.unsigned_abs())).unwrap_or(u64::MAX);
-                    one.measured = (now, moved_bytes);
+                    one.measured = (now, arrived_bytes);
                 }
                 one.moved_bytes = one.moved_bytes.max(moved_bytes);
                 one.status.there_bytes = there_bytes.min(size);
+                one.status.unconfirmed_bytes = unconfirmed_bytes.min(size - one.status.there_bytes);
                 actions.push(StationAction::QueuedChanged(one.status.clone()));
             }
             QueuedEvent::Comparing => {
-                (one.status.state, one.status.rate_bits, one.status.there_bytes) =
-                    (QueuedState::Comparing, 0, size);
+                (one.status.state, one.status.rate_bits) = (QueuedState::Comparing, 0);
+                (one.status.there_bytes, one.status.unconfirmed_bytes) = (size, 0);
                 actions.push(StationAction::QueuedChanged(one.status.clone()));
             }
             QueuedEvent::Ended(outcome) => self.attempted(now, copy, outcome, actions),
@@ -307,7 +310,7 @@ impl Queue {
         let Some(one) = self.all.get_mut(&copy) else { return };
         let stop = one.stop.take();
         let status = &mut one.status;
-        (status.rate_bits, status.is_stopping) = (0, false);
+        (status.rate_bits, status.unconfirmed_bytes, status.is_stopping) = (0, 0, false);
         if one.moved_bytes > 0 {
             (status.failures, status.failing_since) = (0, None);
         }

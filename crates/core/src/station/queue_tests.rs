@@ -179,6 +179,12 @@ impl World {
     }
 }
 
+/// So much is confirmed, and so much more has arrived.
+fn progress(bytes: u64, unconfirmed_bytes: u64) -> QueuedEvent {
+    let arrived_bytes = bytes + unconfirmed_bytes;
+    QueuedEvent::Progress { there_bytes: bytes, unconfirmed_bytes, arrived_bytes, moved_bytes: bytes }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Add(usize, bool),
@@ -237,7 +243,7 @@ fn take(world: &mut World, step: &Step) {
             }
         }
         Step::Moved(nth, bytes) => {
-            let event = QueuedEvent::Progress { there_bytes: *bytes, moved_bytes: *bytes };
+            let event = progress(*bytes, 0);
             drop(thread(*nth).map(told(event)).map(|event| world.event(event)));
         }
         Step::Compared(nth) => {
@@ -308,7 +314,7 @@ fn what_cannot_be_is_refused_with_the_numbers() {
     assert_eq!(code, "no_destination_space");
     assert!(said.contains("600 B requested, 600 B of 1.00 kB free"), "{said}");
     // What is there already needs no space any more: half of it, and the free space is less by as much.
-    let event = QueuedEvent::Progress { there_bytes: 300, moved_bytes: 300 };
+    let event = progress(200, 100);
     world.event(StationEvent::Queued { copy: first, event });
     assert!(world.add("s1", "one", 401, 700).is_err());
     world.add("s1", "one", 400, 700).unwrap();
@@ -358,7 +364,7 @@ fn attempts_come_later_and_later_and_end() {
     assert_eq!(world.status(copy).reason.as_deref(), Some("no route to host"));
     // A client may try again; one that moves a byte begins to count anew.
     world.ask(QueueRequest::Retry(copy)).unwrap().unwrap();
-    let event = QueuedEvent::Progress { there_bytes: 1, moved_bytes: 1 };
+    let event = progress(1, 0);
     world.event(StationEvent::Queued { copy, event });
     world.ended(copy, broken());
     let status = world.status(copy);
@@ -430,4 +436,39 @@ fn a_service_that_ends_stops_copies_and_goes_on_after_it() {
     assert_eq!(world.status(copy).state, QueuedState::Waiting);
     world.restart();
     assert!(world.running.contains_key(&copy));
+}
+
+/// What only arrives shows in the rate and as unconfirmed, and neither as there nor as a byte moved.
+#[test]
+fn what_arrives_is_not_yet_there() {
+    let mut world = World::new();
+    let copy = world.add("s0", "one", 600, 1000).unwrap();
+    let tell = |world: &mut World, event| drop(world.event(StationEvent::Queued { copy, event }));
+    for second in 1..=3 {
+        world.now.0 += 1000;
+        tell(&mut world, progress(0, second * 100));
+        let status = world.status(copy);
+        assert_eq!((status.there_bytes, status.unconfirmed_bytes, status.rate_bits), (0, second * 100, 800));
+    }
+    let failures = |world: &mut World, moved: bool| {
+        if moved {
+            tell(world, progress(100, 200));
+        }
+        world.ended(copy, QueuedOutcome::Failed { reason: "nothing moved for 60 s".into(), is_final: false });
+        let status = world.status(copy);
+        assert_eq!((status.state, status.unconfirmed_bytes), (QueuedState::BackingOff, 0));
+        let due = status.due_at.0 - world.now.0;
+        world.now = status.due_at;
+        world.event(StationEvent::TimePassed);
+        assert_eq!(world.status(copy).state, QueuedState::Running);
+        (status.failures, due)
+    };
+    assert_eq!(failures(&mut world, false), (1, 5_000));
+    tell(&mut world, progress(0, 300));
+    assert_eq!(
+        failures(&mut world, false),
+        (2, 10_000),
+        "what a host with a disk that hangs takes is no progress"
+    );
+    assert_eq!(failures(&mut world, true), (1, 5_000));
 }

@@ -147,9 +147,11 @@ pub struct QueuedStatus {
     pub failing_since: Option<UnixMillis>,
     /// It begins at this time, or as soon after it as it can.
     pub due_at: UnixMillis,
-    /// Bytes that are at the destination or were sent there, as far as the last attempt knows.
+    /// Bytes that the destination has confirmed, as far as the last attempt knows: they are durable there.
     pub there_bytes: u64,
-    /// Bits per second over the last second or so.
+    /// Bytes that are on their way beyond these: the destination has got them, and has not said that they are durable.
+    pub unconfirmed_bytes: u64,
+    /// Bits per second that arrive there, over the last second or so.
     pub rate_bits: u64,
     /// How fast it may copy.
     pub pace: TransferPace,
@@ -168,9 +170,13 @@ pub struct QueuedStatus {
 pub enum QueuedEvent {
     /// It has come further.
     Progress {
-        /// Bytes that are at the destination or were sent there.
+        /// Bytes that the destination has confirmed.
         there_bytes: u64,
-        /// Bytes that this attempt moved.
+        /// Bytes that it has got beyond these.
+        unconfirmed_bytes: u64,
+        /// Bytes that it got in this attempt.
+        arrived_bytes: u64,
+        /// Those of them that it has confirmed.
         moved_bytes: u64,
     },
     /// Everything was copied; now both ends are read.

@@ -8,8 +8,8 @@
 //! What an attempt brought is known to the receiver's journals: the next one sends the rest. The token is read from its file for each
 //! attempt, and is in no report.
 //!
-//! An attempt that was told to end and does not, since its disk hangs, is given up: its thread ends with the disk, and until then there is
-//! no other attempt of this copy.
+//! An attempt at which nothing moves, at neither end, ends by itself after a time; so does one that was told to end and does not. Its
+//! thread ends with the disk that hangs, and until then no attempt is made that reads this disk.
 
 use super::setup::DestinationSetup;
 use skyhaul::core::hint::Hint;
@@ -21,44 +21,50 @@ use skyhaul_core::station::{
     QueuedEvent, QueuedId, QueuedOutcome, QueuedPart, QueuedRequest, StationEvent, TransferPace,
 };
 use skyhaul_transfer::copy::{
-    CopyOptions, CopyReport, Exists, LiveLimit, PathTrial, Progress, Tuning, copy, try_path,
+    CopyOptions, CopyReport, Exists, LiveLimit, PathTrial, Progress, StallLimits, Tuning, copy_watched,
+    try_path,
 };
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 4;
 /// Maximum rate at which a path is tried: a second of it disturbs no recording.
 const TRIAL_BITS: u64 = 1_000_000_000;
 
-/// How long an attempt that was told to end may take.
+/// How long an attempt that was told to end may take while nothing moves.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often its thread looks whether it was told to.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What others say to a copy.
 #[derive(Debug, Default)]
 pub(super) struct CopyControl {
     stop: StopFlag,
     live: LiveLimit,
-    /// When it was told to end.
-    stopped: OnceLock<Instant>,
+    /// The disks that it reads: places among those of the station.
+    disks: BTreeSet<usize>,
 }
 
 impl CopyControl {
-    pub(super) fn stop(&self) {
-        self.stopped.get_or_init(Instant::now);
-        self.stop.stop();
+    /// Of a copy that reads what is asked for from these disks.
+    pub(super) fn of(request: &QueuedRequest, disks: &[PathBuf]) -> Self {
+        let sources = || request.parts.iter().flat_map(|part| &part.sources);
+        let is_read = |disk: &PathBuf| sources().any(|source| Path::new(source).starts_with(disk));
+        let read = disks.iter().enumerate().filter(|(_, disk)| is_read(disk));
+        Self { disks: read.map(|(place, _)| place).collect(), ..Self::default() }
     }
 
-    /// Whether it should have ended by now.
-    fn is_overdue(&self) -> bool {
-        self.stopped.get().is_some_and(|at| at.elapsed() >= STOP_TIMEOUT)
+    /// Whether both read one disk.
+    pub(super) fn shares_disk(&self, other: &Self) -> bool {
+        !self.disks.is_disjoint(&other.disks)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.stop();
     }
 
     pub(super) fn pace(&self, pace: TransferPace) {
@@ -77,7 +83,7 @@ type Report = Arc<dyn Fn(StationEvent) + Send + Sync>;
 pub(super) fn spawn(
     destination: Option<&DestinationSetup>,
     (id, request): (QueuedId, QueuedRequest),
-    (control, before): (Arc<CopyControl>, Option<&Weak<CopyControl>>),
+    (control, is_held): (Arc<CopyControl>, bool),
     report: Report,
 ) -> Result<JoinHandle<()>, Box<StationEvent>> {
     let failed = |reason: String| {
@@ -87,7 +93,8 @@ pub(super) fn spawn(
     let Some(destination) = destination.cloned() else {
         return Err(failed("the destination is not known".into()));
     };
-    if before.is_some_and(|before| before.strong_count() > 0) {
+    // A second attempt would hang beside it.
+    if is_held {
         return Err(failed("a disk does not respond: the last attempt has not ended yet".into()));
     }
     let copying = Copying { id, destination, request, control, report };
@@ -155,7 +162,6 @@ fn options(
 }
 
 /// A copy that runs.
-#[derive(Clone)]
 struct Copying {
     id: QueuedId,
     destination: DestinationSetup,
@@ -169,42 +175,29 @@ fn failed(reason: &str) -> QueuedOutcome {
 }
 
 impl Copying {
-    /// Makes the attempt on a thread that may hang with a disk, and reports its end, also one by a panic.
+    /// Makes the attempt, and reports its end, also one by a panic.
     fn run(self) {
-        let (ended, end) = channel();
-        let attempt = self.clone();
-        let work = move || {
-            let outcome = attempt.attempt();
-            // Whoever is told of the end may begin the next attempt.
-            drop(attempt);
-            drop(ended.send(outcome));
-        };
-        let thread = std::thread::Builder::new().name("station-attempt".into()).spawn(work);
-        let outcome = match thread {
-            Ok(_) => self.wait(&end),
-            Err(error) => failed(&format!("start a thread: {error}")),
-        };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attempt()));
         let outcome = match outcome {
             // A failure that follows from the stop is none.
-            QueuedOutcome::Failed { .. } if self.control.stop.is_set() => QueuedOutcome::Stopped,
-            outcome => outcome,
+            Ok(QueuedOutcome::Failed { .. }) if self.control.stop.is_set() => QueuedOutcome::Stopped,
+            Ok(outcome) => outcome,
+            Err(_) => failed("a bug in this program ended its thread"),
         };
         let Self { id, control, report, .. } = self;
         drop(control);
         report(StationEvent::Queued { copy: id, event: QueuedEvent::Ended(outcome) });
     }
 
-    fn wait(&self, end: &Receiver<QueuedOutcome>) -> QueuedOutcome {
-        loop {
-            match end.recv_timeout(LOOK_INTERVAL) {
-                Ok(outcome) => return outcome,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return failed("a bug in this program ended its thread");
-                }
-                Err(RecvTimeoutError::Timeout) if self.control.is_overdue() => return QueuedOutcome::Stopped,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
+    /// Copies, or compares, and gives up when nothing moves. What is left behind then holds the control.
+    fn copy(
+        &self,
+        options: &CopyOptions,
+        token: &Token,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> io::Result<CopyReport> {
+        let limits = StallLimits { moving: self.destination.stall, stopping: STOP_TIMEOUT };
+        copy_watched(options, token, limits, Arc::clone(&self.control), progress)
     }
 
     /// Reports, unless it was told to end: an attempt that was given up must not speak for the next one.
@@ -226,13 +219,13 @@ impl Copying {
             (Ok(options), Ok(token)) => (options, token),
             (Err(error), _) | (_, Err(error)) => return failed(&error.to_string()),
         };
-        let report = copy(&options, &token, &mut |progress| self.show(progress));
+        let report = self.copy(&options, &token, &mut |progress| self.show(progress));
         if let Some(outcome) = self.not_whole(report.as_ref()) {
             return outcome;
         }
         self.tell(QueuedEvent::Comparing);
         let verify = CopyOptions { verify: true, ..options };
-        let report = copy(&verify, &token, &mut |_| {});
+        let report = self.copy(&verify, &token, &mut |_| {});
         match (self.not_whole(report.as_ref()), report) {
             // What differs after it was copied is mended by no further copy: it would be kept as it is.
             (Some(QueuedOutcome::Failed { reason, .. }), Ok(report)) if report.stopped.is_none() => {
@@ -247,8 +240,13 @@ impl Copying {
     }
 
     fn show(&self, progress: &Progress) {
-        let (moved_bytes, there_bytes) = (progress.bytes, progress.there_bytes + progress.bytes);
-        self.tell(QueuedEvent::Progress { there_bytes, moved_bytes });
+        let Progress { confirmed_bytes, unconfirmed_bytes, arrived_bytes, .. } = *progress;
+        self.tell(QueuedEvent::Progress {
+            there_bytes: confirmed_bytes,
+            unconfirmed_bytes,
+            arrived_bytes,
+            moved_bytes: confirmed_bytes.saturating_sub(progress.there_bytes),
+        });
     }
 
     /// How an attempt ended that did not bring everything.

@@ -128,7 +128,7 @@ pub(super) fn queued(status: &QueuedStatus) -> Value {
         TransferPace::Limited(bits) => Some(bits),
     };
     let size_bytes = request.bytes();
-    let left = size_bytes.saturating_sub(status.there_bytes);
+    let left = size_bytes.saturating_sub(status.there_bytes + status.unconfirmed_bytes);
     let is_moving = status.state == QueuedState::Running && status.rate_bits > 0;
     let eta = is_moving.then(|| (u128::from(left) * 8).div_ceil(u128::from(status.rate_bits)));
     let into = request.parts.iter().map(|part| &part.directory).collect::<Vec<_>>();
@@ -151,6 +151,7 @@ pub(super) fn queued(status: &QueuedStatus) -> Value {
         "files": request.files(),
         "size_bytes": size_bytes,
         "there_bytes": status.there_bytes,
+        "unconfirmed_bytes": status.unconfirmed_bytes,
         "requested_at": wall_clock(status.requested_at),
         "ended_at": status.ended_at.map(wall_clock),
     })

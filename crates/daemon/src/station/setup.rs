@@ -3,6 +3,7 @@
 use skyhaul::receive::ReceiverOptions;
 use skyhaul_core::station::StationConfig;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a station has, and how its inputs are received.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub struct DestinationSetup {
     pub window_bytes: Option<u64>,
     /// Congestion control; `None`: the system's own.
     pub congestion: Option<String>,
+    /// An attempt ends if nothing moves at either end for so long.
+    pub stall: Duration,
 }
 
 /// Where a station finds schedules by itself.

@@ -226,7 +226,7 @@ impl Shared {
     ) -> Option<StationEvent> {
         match (command, state.copies.get(&copy)) {
             (QueuedCommand::Start(request), _) => {
-                let control = Arc::<CopyControl>::default();
+                let control = Arc::new(CopyControl::of(&request, &self.setup.disks));
                 state.copies.insert(copy, Arc::clone(&control));
                 state.watch_closely();
                 let known = &self.setup.config.destinations;
@@ -235,11 +235,16 @@ impl Shared {
                 let shared = Arc::clone(self);
                 let report = Arc::new(move |event| shared.report(event));
                 state.attempts.retain(|_, attempt| attempt.strong_count() > 0);
-                let before = state.attempts.get(&copy).cloned();
-                if before.is_none() {
-                    state.attempts.insert(copy, Arc::downgrade(&control));
-                }
-                match copying::spawn(destination, (copy, request), (control, before.as_ref()), report) {
+                // Those that were given up, and have not ended: this copy's last one, and others that read a disk of its.
+                let running = &state.copies;
+                let is_held = state.attempts.iter().any(|(other, attempt)| {
+                    attempt.upgrade().is_some_and(|attempt| {
+                        let runs = running.get(other).is_some_and(|control| Arc::ptr_eq(control, &attempt));
+                        !runs && (*other == copy || attempt.shares_disk(&control))
+                    })
+                });
+                state.attempts.entry(copy).or_insert_with(|| Arc::downgrade(&control));
+                match copying::spawn(destination, (copy, request), (control, is_held), report) {
                     Ok(thread) => state.threads.push(thread),
                     Err(event) => return Some(*event),
                 }

@@ -36,9 +36,11 @@ pub fn copy(
     if options.server.len() > 1 {
         options.server = vec![connect_any(&options.server, token, CONNECT_TIMEOUT).map_err(of_peer)?.peer()];
     }
+    let asked = options.tuning.activity.at_disk();
     let roots = if options.pull { Vec::new() } else { local_roots(&options.sources, options.into.len())? };
-    let manifest = Manifest::of(&roots, &Account::alone())?;
+    let manifest = Manifest::of(&roots, &Account::alone_with(&options.tuning.activity))?;
     let into = if options.pull { local_into(&options)? } else { Vec::new() };
+    drop(asked);
     let here = LocalEnd { roots: &roots, manifest: &manifest, into: &into };
     let planned = match options.plan || options.dry_run {
         true => Some(plan::ask(&options, token, &here)?),

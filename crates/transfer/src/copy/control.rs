@@ -1,9 +1,10 @@
 //! The control connection of a copy, as both ends use it, and what the threads of one end share: whether the session is over,
 //! why, and how long they waited.
 
+use super::activity::CopyActivity;
 use super::manifest::shown;
 use super::message::{Done, Entry, Message, Side};
-use super::options::LiveLimit;
+use super::options::{LiveLimit, Tuning};
 use skyhaul::peer::{Connection, PeerError};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Time to wait for a message, and so the delay before files begin and end.
 const POLL_TIMEOUT: Duration = Duration::from_millis(5);
 /// Interval of keep-alives.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for the end that closed a flow to send the reason.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -32,6 +33,12 @@ pub struct Progress {
     pub all_bytes: u64,
     /// Bytes that the destination had before this session, as far as it has said so.
     pub there_bytes: u64,
+    /// Bytes that the destination has confirmed: it had them, or they are durable there since.
+    pub confirmed_bytes: u64,
+    /// Bytes that are on their way: the host that receives has them, and has not said that they are durable.
+    pub unconfirmed_bytes: u64,
+    /// Bytes that the host that receives got in this session.
+    pub arrived_bytes: u64,
     /// Seconds since the first byte.
     pub seconds: f64,
 }
@@ -43,6 +50,7 @@ pub(super) struct Control<'a> {
     pub(super) stop: &'a dyn Fn() -> bool,
     pub(super) progress: &'a mut dyn FnMut(&Progress),
     pub(super) patience: Duration,
+    activity: CopyActivity,
     heard: Instant,
     said: Instant,
 }
@@ -63,20 +71,30 @@ impl<'a> Control<'a> {
         connection: &'a mut Connection,
         stop: &'a dyn Fn() -> bool,
         progress: &'a mut dyn FnMut(&Progress),
-        patience: Duration,
+        tuning: &Tuning,
     ) -> Self {
-        let now = Instant::now();
-        Self { connection, stop, progress, patience, heard: now, said: now }
+        let (now, patience, activity) = (Instant::now(), tuning.patience, tuning.activity.clone());
+        activity.begin_session();
+        Self { connection, stop, progress, patience, activity, heard: now, said: now }
     }
 
     pub(super) fn say(&mut self, message: &Message) -> io::Result<()> {
-        self.said = Instant::now();
         self.connection.send(message).map_err(of_peer)
     }
 
-    /// Say that this end is there, if it has said nothing for a while.
+    /// Say that this end is there, and how far it has come, if it has not for a while.
     pub(super) fn live(&mut self) -> io::Result<()> {
-        if self.said.elapsed() > KEEPALIVE_INTERVAL { self.say(&Message::Alive) } else { Ok(()) }
+        if self.said.elapsed() < KEEPALIVE_INTERVAL {
+            return Ok(());
+        }
+        self.said = Instant::now();
+        let (steps, durable_bytes) = (self.activity.own(), self.activity.durable_bytes());
+        self.say(&Message::Moving { steps, durable_bytes })
+    }
+
+    /// This end has done something.
+    pub(super) fn step(&self) {
+        self.activity.step();
     }
 
     /// The next message, if one comes within a moment.
@@ -90,6 +108,10 @@ impl<'a> Control<'a> {
                 self.heard = Instant::now();
                 Ok(match message {
                     Message::Alive => None,
+                    Message::Moving { steps, durable_bytes } => {
+                        self.activity.heard(steps, durable_bytes);
+                        None
+                    }
                     Message::Stop { why } => {
                         return Err(io::Error::new(
                             io::ErrorKind::ConnectionAborted,
@@ -156,6 +178,8 @@ pub(super) struct SessionState {
     over: AtomicBool,
     failed: Mutex<Option<io::Error>>,
     pub(super) bytes: AtomicU64,
+    /// Bytes that came from flows.
+    pub(super) arrived: AtomicU64,
     pub(super) ranges: AtomicU64,
     pub(super) holes: AtomicU64,
     pub(super) again: AtomicU64,
@@ -166,15 +190,21 @@ pub(super) struct SessionState {
     pub(super) paced: AtomicU64,
     /// The rate to which reads of a comparison keep, and when the next one may be made.
     live: LiveLimit,
+    pub(super) activity: CopyActivity,
     due: Mutex<Option<Instant>>,
     /// First and last range.
     times: Mutex<Option<(Instant, Instant)>>,
 }
 
 impl SessionState {
-    /// Of an end whose comparisons keep to this rate.
-    pub(super) fn held_to(live: &LiveLimit) -> Self {
-        Self { live: live.clone(), ..Self::default() }
+    /// Of an end whose steps are counted there.
+    pub(super) fn of(tuning: &Tuning) -> Self {
+        Self { activity: tuning.activity.clone(), ..Self::default() }
+    }
+
+    /// Of an end whose comparisons keep to its rate, too.
+    pub(super) fn held(tuning: &Tuning) -> Self {
+        Self { live: tuning.live.clone(), ..Self::of(tuning) }
     }
 
     /// Waits until `bytes` may be read for a comparison.
@@ -196,6 +226,8 @@ impl SessionState {
                 *due = None;
             }
             drop(due);
+            // What waits because it was told to does not hang.
+            self.activity.step();
             std::thread::sleep(POLL_INTERVAL);
         }
     }
@@ -225,6 +257,7 @@ impl SessionState {
         let of = if is_hole { &self.holes } else { &self.bytes };
         of.fetch_add(bytes, Ordering::Relaxed);
         self.ranges.fetch_add(1, Ordering::Relaxed);
+        self.activity.step();
         let now = Instant::now();
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         *times = Some((times.map_or(now, |(first, _)| first), now));

@@ -130,7 +130,10 @@ impl Contents {
         let mut ended = Vec::new();
         while self.queue.in_flight() > 0 {
             self.queue.wait(POLL_INTERVAL, &mut ended)?;
-            ended.clear();
+            ended.drain(..).for_each(|_| watch.activity.disk_answered());
+            if watch.is_over() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
+            }
         }
         let mut runs = runs.enumerate();
         let mut open: Option<(usize, Range<u64>)> = None;
@@ -143,9 +146,14 @@ impl Contents {
                 }
                 let Some((run, left)) = &mut open else { break };
                 watch.hold(READ_BYTES.min(left.end - left.start));
+                let asked = watch.activity.at_disk();
                 let end = self.ask(of, left, first + pieces.len() as u64)?;
+                drop(asked);
                 let (bytes, crc) = match end {
-                    Asked::Read(bytes) => (bytes, None),
+                    Asked::Read(bytes) => {
+                        watch.activity.asked_disk();
+                        (bytes, None)
+                    }
                     Asked::Hole(bytes) => (bytes, Some(zeros(bytes))),
                 };
                 left.start += bytes;
@@ -171,7 +179,10 @@ impl Contents {
             if self.queue.in_flight() > 0 {
                 self.queue.wait(POLL_INTERVAL, &mut ended)?;
             }
-            ended.drain(..).try_for_each(|end| settle(end, &mut pieces, first))?;
+            ended.drain(..).try_for_each(|end| {
+                watch.activity.disk_answered();
+                settle(end, &mut pieces, first)
+            })?;
         }
         if let Some(run) = at_run {
             each(run, crc);

@@ -99,7 +99,7 @@ impl ReceiverShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
-            watch: SessionState::default(),
+            watch: SessionState::of(tuning),
             files: Files::default(),
             orders: Fifo::default(),
             events: Fifo::default(),
@@ -206,7 +206,11 @@ impl ReceiverShared {
             match from.read(&mut bytes[at..]) {
                 Ok(0) if may_end && at == 0 => return Ok(Filled::Closed),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => (at, moved) = (at + n, Instant::now()),
+                Ok(n) => {
+                    (at, moved) = (at + n, Instant::now());
+                    self.watch.arrived.fetch_add(n as u64, Ordering::Relaxed);
+                    self.watch.activity.step();
+                }
                 Err(error) if is_late(&error) => {
                     if self.watch.is_over() {
                         return Ok(Filled::Over);
@@ -255,7 +259,9 @@ impl ReceiverShared {
     }
 
     fn whole(&self, contents: &mut Contents, target: &Target) -> io::Result<u32> {
+        let asked = self.watch.activity.at_disk();
         let (file, direct) = target.tree.read(&target.path, self.tuning.direct)?;
+        drop(asked);
         let size = target.identity.size;
         if file.metadata()?.len() != size {
             return Err(io::Error::other("its size changed"));
@@ -265,7 +271,9 @@ impl ReceiverShared {
 
     /// Find which ranges of an earlier attempt are what its journal says, and make zeros of everything else.
     fn part(&self, contents: &mut Contents, target: &Target) -> io::Result<()> {
+        let asked = self.watch.activity.at_disk();
         let (file, direct) = target.tree.write(&target.part(), self.tuning.direct)?;
+        drop(asked);
         let file = Arc::new(file);
         let of = &target.identity;
         let journal = target.tree.read(&target.journal(), false);

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Version of these messages and of the ranges.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// A path or a name as the file system has it: text, or octets if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -468,6 +468,11 @@ pub(super) enum Message {
     },
     /// A keep-alive.
     Alive,
+    /// The same, with how far this end has come: what it does, as a number that grows, and bytes that are durable here.
+    Moving {
+        steps: u64,
+        durable_bytes: u64,
+    },
 }
 
 /// Which files.

@@ -3,6 +3,7 @@
 //! A peer that holds the token can ask for many sessions, flows, blocks and names. Each is charged to an [`Account`] before it
 //! is made, and a request that does not fit is refused with the reason. A session returns everything when it ends.
 
+use super::activity::CopyActivity;
 use super::message::Exists;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::hint::Hint;
@@ -66,6 +67,8 @@ pub struct Tuning {
     pub limit: Option<u64>,
     /// The same at the end that sends, if that is this one; it may change meanwhile, and the lower one holds.
     pub live: LiveLimit,
+    /// What it does, for whoever watches it.
+    pub activity: CopyActivity,
     /// Maximum time without progress of the peer.
     pub patience: Duration,
     /// Injected faults of the receiving disk, for tests.
@@ -108,6 +111,7 @@ impl Default for Tuning {
             congestion: None,
             limit: None,
             live: LiveLimit::default(),
+            activity: CopyActivity::default(),
             patience: Duration::from_secs(30),
             faults: Faults::default(),
         }
@@ -201,6 +205,7 @@ pub(super) struct Account {
     budget: Arc<Budget>,
     memory: AtomicU64,
     flows: u64,
+    activity: CopyActivity,
 }
 
 fn refused(what: &str, hint: &str) -> io::Error {
@@ -218,7 +223,12 @@ impl Account {
             let text = format!("{MAX_SESSIONS} copies are running, the maximum of this server");
             return Err(refused(&text, "try again later"));
         }
-        let mut account = Self { budget: budget.clone(), memory: AtomicU64::new(0), flows: 0 };
+        let mut account = Self {
+            budget: budget.clone(),
+            memory: AtomicU64::new(0),
+            flows: 0,
+            activity: CopyActivity::default(),
+        };
         if !take(&budget.flows, flows, MAX_FLOWS) {
             let text = format!("the limit of {MAX_FLOWS} flows for all copies together is reached");
             return Err(refused(&text, "use fewer --flows, or try again later"));
@@ -231,7 +241,14 @@ impl Account {
     pub(super) fn alone() -> Self {
         let budget = Arc::<Budget>::default();
         take(&budget.sessions, 1, MAX_SESSIONS);
-        Self { budget, memory: AtomicU64::new(0), flows: 0 }
+        Self { budget, memory: AtomicU64::new(0), flows: 0, activity: CopyActivity::default() }
+    }
+
+    /// The same, and what is charged is a step of `activity`.
+    pub(super) fn alone_with(activity: &CopyActivity) -> Self {
+        let mut account = Self::alone();
+        account.activity = activity.clone();
+        account
     }
 
     /// Take memory.
@@ -250,6 +267,7 @@ impl Account {
             ));
         }
         self.memory.fetch_add(bytes, Ordering::Relaxed);
+        self.activity.step();
         Ok(())
     }
 }

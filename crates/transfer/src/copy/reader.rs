@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes whose checksum is computed before they are sent: they stay in the cache between.
 const CHECKSUM_STEP_BYTES: usize = 256 << 10;
+/// The least of them, and how often some are sent at a low rate.
+const LEAST_STEP_BYTES: usize = 16 << 10;
+const STEPS_PER_SECOND: u64 = 10;
 
 /// Ranges of a file to be read.
 pub(super) struct Job {
@@ -84,7 +87,7 @@ impl SenderShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
         Ok(Self {
-            watch: SessionState::held_to(&tuning.live),
+            watch: SessionState::held(tuning),
             todo: Fifo::default(),
             events: Fifo::default(),
             compares: Fifo::default(),
@@ -155,16 +158,26 @@ impl SenderShared {
     fn payload(&self, to: &mut TcpSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {
         let (octets, mut crc) = (head.octets(), 0);
         let mut first = Some(&octets);
-        for step in bytes.chunks(CHECKSUM_STEP_BYTES) {
+        let mut left = bytes;
+        while !left.is_empty() {
+            let step;
+            (step, left) = left.split_at(self.step_bytes().min(left.len()));
             self.pace(step.len(), first.is_some());
             crc = crc32c::crc32c_append(crc, step);
             match first.take() {
                 Some(head) => to.send_slices(&[IoSlice::new(head), IoSlice::new(step)])?,
                 None => to.send_slices(&[IoSlice::new(step)])?,
             };
+            self.watch.activity.step();
         }
         to.send_slices(&[IoSlice::new(&crc.to_be_bytes())])?;
         Ok(crc)
+    }
+
+    /// Bytes that are sent at a time: at a low rate few, so that they go out evenly and are seen to.
+    fn step_bytes(&self) -> usize {
+        let of_rate = usize::try_from(self.tuning.rate() / 8 / STEPS_PER_SECOND).unwrap_or(usize::MAX);
+        of_rate.clamp(LEAST_STEP_BYTES, CHECKSUM_STEP_BYTES)
     }
 
     /// Wait until `bytes` may be sent at the rate of all flows together. Where nothing may be sent, a range does not begin; one
@@ -173,6 +186,7 @@ impl SenderShared {
         let now = Instant::now();
         let mut rate = self.tuning.rate();
         while rate == 0 && !self.watch.is_over() && (begins || now.elapsed() < self.tuning.patience / 3) {
+            self.watch.activity.step();
             std::thread::sleep(POLL_INTERVAL);
             rate = self.tuning.rate();
         }
@@ -190,6 +204,7 @@ impl SenderShared {
             && let Some(left) = due.checked_duration_since(Instant::now())
             && !left.is_zero()
         {
+            self.watch.activity.step();
             std::thread::sleep(left.min(POLL_INTERVAL));
         }
         self.watch.paced.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -317,6 +332,7 @@ impl Reader<'_> {
         let (source, path): &(usize, PathBuf) = &self.manifest.places[job.file];
         let entry = &self.manifest.entries[job.file];
         let direct = self.shared.tuning.direct;
+        let _asked = self.shared.watch.activity.at_disk();
         let (file, direct) =
             self.roots[*source].tree.read(path, direct).map_err(|error| (job.file, error))?;
         let sparse = matches!(entry.what, super::message::What::File { sparse: true, .. });
@@ -345,7 +361,10 @@ impl Reader<'_> {
             length: length as u32,
             ..RangeHead::default()
         };
-        if open.sparse && is_hole(open, offset..offset + length)? {
+        let asked = open.sparse.then(|| self.shared.watch.activity.at_disk());
+        let is_hole = open.sparse && is_hole(open, offset..offset + length)?;
+        drop(asked);
+        if is_hole {
             self.shared.ready.push(Ready { head: RangeHead { flags: HOLE, ..head }, block: None });
             return Ok(Some(()));
         }
@@ -356,6 +375,7 @@ impl Reader<'_> {
         let Some(block) = block else { return Ok(None) };
         let bytes = if open.direct { (length as usize).next_multiple_of(ALIGN) } else { length as usize };
         self.flying.insert(self.next, head);
+        self.shared.watch.activity.asked_disk();
         self.queue.read(self.next, &open.source, offset, block, bytes.min(self.pool_bytes()));
         self.next += 1;
         Ok(Some(()))
@@ -367,6 +387,7 @@ impl Reader<'_> {
 
     fn settle(&mut self, end: Ended) {
         let Some(head) = self.flying.remove(&end.tag) else { return };
+        self.shared.watch.activity.disk_answered();
         let error = match end.result {
             Ok(bytes) if bytes >= head.length as usize => {
                 self.shared.ready.push(Ready { head, block: end.block });
@@ -412,10 +433,13 @@ impl SenderShared {
         path: &Path,
         entry: &super::message::Entry,
     ) -> io::Result<u32> {
+        let asked = self.watch.activity.at_disk();
         let (file, direct) = tree.read(path, self.tuning.direct)?;
+        drop(asked);
         let reads = Reads { file: &Arc::new(file), direct, size: entry.size(), sparse: true };
         let crc = contents.whole(&reads, &self.watch)?;
         // It must be what it was when it was named.
+        let _asked = self.watch.activity.at_disk();
         let now: Option<Status> = tree.status(path)?;
         match now.is_some_and(|now| entry.is_still(&now)) {
             true => Ok(crc),

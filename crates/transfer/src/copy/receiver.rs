@@ -125,18 +125,25 @@ impl Receiver<'_> {
             self.tell(talk, shared)?;
             if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
-                let moved =
-                    shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
+                let holes = shared.watch.holes.load(Ordering::Relaxed);
+                let moved = shared.watch.bytes.load(Ordering::Relaxed) + holes;
+                let there = shared.watch.resumed.load(Ordering::Relaxed) + self.kept_bytes;
+                let arrived = (shared.watch.arrived.load(Ordering::Relaxed) + holes).min(self.wanted);
+                let durable = shared.watch.activity.durable_bytes().min(self.wanted);
                 (talk.progress)(&Progress {
                     files: self.done.len(),
                     all_files: self.entries.len(),
                     bytes: moved,
                     all_bytes: self.wanted,
-                    there_bytes: shared.watch.resumed.load(Ordering::Relaxed) + self.kept_bytes,
+                    there_bytes: there,
+                    confirmed_bytes: there + durable,
+                    unconfirmed_bytes: arrived.saturating_sub(durable),
+                    arrived_bytes: arrived,
                     seconds: begun.elapsed().as_secs_f64(),
                 });
             }
         }
+        let _asked = shared.watch.activity.at_disk();
         self.settle(talk)?;
         self.tell(talk, shared)
     }
@@ -162,6 +169,7 @@ impl Receiver<'_> {
             Message::Entries(entries) if !self.all_named => {
                 let mut asks = Requests::default();
                 for entry in entries {
+                    let _asked = shared.watch.activity.at_disk();
                     self.enter(entry, shared, &mut asks)?;
                 }
                 asks.say(talk)
@@ -374,6 +382,7 @@ impl Receiver<'_> {
                 Ok(()) => Done::kept(file, None),
                 Err(error) => Done::failed(file, (&error).into()),
             });
+            talk.step();
             talk.live()?;
         }
         for (to, path) in &self.changed {
@@ -383,6 +392,7 @@ impl Receiver<'_> {
                 into.tree.directory(&path).and_then(|directory| into.tree.faults().sync_all(&directory));
             synced
                 .map_err(|error| skyhaul_io::file::failed("sync", &into.tree.path().join(&path), &error))?;
+            talk.step();
             talk.live()?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use super::options::{Account, Tuning};
 use super::reader::{Job, SenderEvent, SenderShared, changed};
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
+use skyhaul_io::tcp::info::TcpInfo;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::TcpStream;
@@ -45,6 +46,8 @@ struct Sender<'a> {
     compared: HashSet<usize>,
     done: Vec<Done>,
     theirs: Option<Box<super::message::Side>>,
+    /// The flows, and what the other end had acknowledged of each before.
+    flows: Vec<(TcpStream, u64)>,
 }
 
 /// Send all of `manifest` that the other end wants, on `flows`.
@@ -62,6 +65,8 @@ pub(super) fn send(
     let count = flows.len();
     let reading = SenderShared::new(tuning, count, account)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
+    let watched = flows.iter().map(|flow| Ok((flow.try_clone()?, acknowledged(flow))));
+    let watched = watched.collect::<io::Result<_>>()?;
     let mut sender = Sender {
         manifest,
         roots,
@@ -74,6 +79,7 @@ pub(super) fn send(
         compared: HashSet::new(),
         done: Vec::new(),
         theirs: None,
+        flows: watched,
     };
     let went = std::thread::scope(|scope| {
         let shared = &reading;
@@ -107,6 +113,11 @@ pub(super) fn send(
     Ok(Outcome { entries: manifest.entries.clone(), done: sender.done, mine, theirs, stopped })
 }
 
+/// Bytes that the peer of a flow has acknowledged; 0 where the kernel does not say.
+fn acknowledged(flow: &TcpStream) -> u64 {
+    TcpInfo::of(flow).map_or(0, |info| info.bytes_acked)
+}
+
 impl Sender<'_> {
     fn talk(&mut self, talk: &mut Control<'_>, shared: &SenderShared, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
@@ -127,19 +138,29 @@ impl Sender<'_> {
             self.tell(talk, shared)?;
             if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
-                let moved =
-                    shared.watch.bytes.load(Ordering::Relaxed) + shared.watch.holes.load(Ordering::Relaxed);
+                let holes = shared.watch.holes.load(Ordering::Relaxed);
+                let moved = shared.watch.bytes.load(Ordering::Relaxed) + holes;
+                let arrived = (self.arrived() + holes).min(self.wanted);
+                let durable = shared.watch.activity.peer_durable_bytes().min(self.wanted);
                 (talk.progress)(&Progress {
                     files: self.done.len(),
                     all_files: self.manifest.entries.len(),
                     bytes: moved,
                     all_bytes: self.wanted,
                     there_bytes: self.there,
+                    confirmed_bytes: self.there + durable,
+                    unconfirmed_bytes: arrived.saturating_sub(durable),
+                    arrived_bytes: arrived,
                     seconds: begun.elapsed().as_secs_f64(),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the other end has acknowledged.
+    fn arrived(&self) -> u64 {
+        self.flows.iter().map(|(flow, before)| acknowledged(flow).saturating_sub(*before)).sum()
     }
 
     /// The next names.
@@ -160,6 +181,7 @@ impl Sender<'_> {
             batch.push(entry.clone());
             self.named += 1;
         }
+        talk.step();
         if batch.is_empty() {
             self.all_named = true;
             return talk.say(&Message::AllEntries);
@@ -260,6 +282,7 @@ impl Sender<'_> {
                 sending.error = Some(error.clone());
                 ended.push(Sent { file, digest: None, error: Some(error) });
             } else if sending.left == 0 && sending.error.is_none() {
+                let _asked = shared.watch.activity.at_disk();
                 ended.push(self.whole(file));
             }
             if ended.len() + found.len() >= MAX_FILES_PER_MESSAGE {

@@ -1,5 +1,6 @@
 //! The server: copies to and from the given directories for clients that hold the token.
 
+use super::activity::CopyActivity;
 use super::control::{Control, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
 use super::manifest::{Allowed, Manifest, Root, asked_name};
@@ -13,15 +14,19 @@ use serde_json::Value;
 use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Tree};
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::tune::LARGEST_WINDOW;
 use std::io;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a client may take to attach its flows.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A root at which a session has waited for so long does not respond.
+const HUNG_AFTER: Duration = Duration::from_secs(10);
 
 /// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
 #[derive(Debug)]
@@ -32,6 +37,9 @@ pub struct CopyService {
     engine: Engine,
     faults: Faults,
     pub(super) budget: Arc<Budget>,
+    /// The sessions, and the roots of each.
+    running: Mutex<Vec<(CopyActivity, Vec<PathBuf>)>>,
+    hung_after: Duration,
 }
 
 impl CopyService {
@@ -46,7 +54,15 @@ impl CopyService {
             Ok(Arc::new(Tree::open(&path).map_err(|error| skyhaul_io::file::failed("serve", root, &error))?))
         };
         let roots = roots.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { roots, read_only, engine: Engine::Auto, faults: Faults::default(), budget: Arc::default() })
+        Ok(Self {
+            roots,
+            read_only,
+            engine: Engine::Auto,
+            faults: Faults::default(),
+            budget: Arc::default(),
+            running: Mutex::default(),
+            hung_after: HUNG_AFTER,
+        })
     }
 
     /// With these system calls, and faults of the disk, for tests.
@@ -57,6 +73,14 @@ impl CopyService {
 
     /// The root that holds `path`, and the path there: absolute, or below the first root.
     fn place(&self, path: &Path) -> Result<(Arc<Tree>, PathBuf), String> {
+        let (root, rest) = self.find(path)?;
+        // Opened anew for each copy: directories that it remembers may be gone by the next.
+        let tree = Tree::open(root).map_err(|error| error.to_string())?;
+        Ok((Arc::new(tree.with(self.faults.clone())), rest))
+    }
+
+    /// The same, without a look at the disk.
+    fn find(&self, path: &Path) -> Result<(&Path, PathBuf), String> {
         let outside = || {
             let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
             format!(
@@ -81,9 +105,32 @@ impl CopyService {
         if !rest.components().all(plain) {
             return Err(outside());
         }
-        // Opened anew for each copy: directories that it remembers may be gone by the next.
-        let tree = Tree::open(root.path()).map_err(|error| error.to_string())?;
-        Ok((Arc::new(tree.with(self.faults.clone())), rest))
+        Ok((root.path(), rest))
+    }
+
+    /// The roots of these paths, if each of them responds.
+    fn responding(&self, request: &Request) -> Result<Vec<PathBuf>, String> {
+        let roots = request.paths.iter().map(|path| self.find(&path.path()).map(|(root, _)| root.to_owned()));
+        let roots = roots.collect::<Result<Vec<_>, _>>()?;
+        let running = lock(&self.running);
+        let hung = running.iter().filter(|(activity, _)| activity.hangs(self.hung_after));
+        let held = hung.flat_map(|(_, roots)| roots).find(|root| roots.contains(root));
+        match held {
+            // Another session would hang there, too.
+            Some(root) => Err(format!(
+                "{} does not respond: an earlier copy still waits for its disk{}",
+                root.display(),
+                Hint("see the server's disk, and try again")
+            )),
+            None => Ok(roots),
+        }
+    }
+
+    /// A session begins, until what is returned is dropped.
+    fn enter(&self, activity: &CopyActivity, request: &Request) -> io::Result<Running<'_>> {
+        let roots = self.responding(request).map_err(io::Error::other)?;
+        lock(&self.running).push((activity.clone(), roots));
+        Ok(Running { service: self, activity: activity.clone() })
     }
 
     fn request(&self, body: &Value) -> Result<Request, String> {
@@ -108,7 +155,7 @@ impl CopyService {
             return Err("a request has 1 to 1024 paths".into());
         }
         self.tuning(&request).check()?;
-        request.paths.iter().try_for_each(|path| self.place(&path.path()).map(drop))?;
+        self.responding(&request)?;
         Ok(request)
     }
 
@@ -157,6 +204,8 @@ impl CopyService {
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
         let tuning = self.tuning(request);
         let account = Account::open(&self.budget, request.flows)?;
+        let _running = self.enter(&tuning.activity, request)?;
+        let asked = tuning.activity.at_disk();
         // Errors are reported before any data are sent.
         let (into, roots) = match request.way {
             Direction::Push => (self.into(request)?, Vec::new()),
@@ -166,13 +215,14 @@ impl CopyService {
             Some(_) if request.way == Direction::Push => Some(TemporaryDirectories::of(&into)?),
             _ => None,
         };
+        drop(asked);
         let flows = flows(session, request)?;
         if let Some(sample) = &request.sample {
             return rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
         }
         let stop = until(session);
         let mut quiet = |_: &_| {};
-        let talk = Control::new(session.connection, &stop, &mut quiet, tuning.patience);
+        let talk = Control::new(session.connection, &stop, &mut quiet, &tuning);
         if let Some(trial) = request.trial() {
             return answer(talk, flows, trial, (&into, &roots), &tuning, account);
         }
@@ -181,10 +231,24 @@ impl CopyService {
                 receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop)
             }
             Direction::Pull => {
+                let asked = tuning.activity.at_disk();
                 let manifest = Manifest::of(&roots, &account)?;
+                drop(asked);
                 sender::send(talk, flows, &roots, &manifest, &tuning, account).map(drop)
             }
         }
+    }
+}
+
+/// A session that runs.
+struct Running<'a> {
+    service: &'a CopyService,
+    activity: CopyActivity,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(&self.service.running).retain(|(activity, _)| !activity.is(&self.activity));
     }
 }
 
@@ -225,7 +289,7 @@ fn rehearse(
 ) -> io::Result<()> {
     let stop = until(session);
     let mut quiet = |_: &_| {};
-    let talk = Control::new(session.connection, &stop, &mut quiet, tuning.patience);
+    let talk = Control::new(session.connection, &stop, &mut quiet, tuning);
     if let Some(aside) = aside {
         receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
     } else {
@@ -289,6 +353,7 @@ impl Service for CopyService {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::{Exists, Name};
     use super::*;
 
     #[test]
@@ -306,5 +371,45 @@ mod tests {
             assert!(at(Path::new(bad)).unwrap_err().contains("hint: "), "{bad}");
         }
         assert!(at(&one.join("../x")).is_err());
+    }
+
+    #[test]
+    fn a_root_at_which_a_session_hangs_takes_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = ["one", "two"].map(|name| directory.path().join(name));
+        roots.iter().for_each(|root| std::fs::create_dir(root).unwrap());
+        let mut service = CopyService::new(&roots, false).unwrap();
+        service.hung_after = Duration::ZERO;
+        let request = |root: &Path| Request {
+            version: VERSION,
+            way: Direction::Push,
+            paths: vec![Name::from(&*root.canonicalize().unwrap())],
+            to: vec![0],
+            exists: Exists::Fail,
+            flows: 1,
+            range: 64 << 10,
+            direct: true,
+            window: None,
+            congestion: None,
+            limit: None,
+            measure: None,
+            trial: None,
+            longer: 0,
+            sample: None,
+            verify: false,
+        };
+        let activity = CopyActivity::default();
+        let running = service.enter(&activity, &request(&roots[0])).unwrap();
+        assert!(service.responding(&request(&roots[0])).is_ok(), "it waits for no disk");
+        let asked = activity.at_disk();
+        let said = service.responding(&request(&roots[0])).unwrap_err();
+        assert!(said.contains("does not respond") && said.contains("hint: "), "{said}");
+        assert!(service.responding(&request(&roots[1])).is_ok(), "the other root responds");
+        assert!(service.enter(&CopyActivity::default(), &request(&roots[0])).is_err());
+        drop(asked);
+        assert!(service.responding(&request(&roots[0])).is_ok(), "its disk has answered");
+        let _asked = activity.at_disk();
+        drop(running);
+        assert!(service.responding(&request(&roots[0])).is_ok(), "it has ended");
     }
 }

@@ -148,7 +148,7 @@ pub(super) fn run(
     let Session { mut connection, flows, rtt } = Session::begin(options, token, purpose)?;
     let flag = options.stop.clone();
     let stop = move || flag.is_set();
-    let talk = Control::new(&mut connection, &stop, progress, options.tuning.patience);
+    let talk = Control::new(&mut connection, &stop, progress, &options.tuning);
     let sample = if let Purpose::Sample(sample) = &purpose { Some(sample) } else { None };
     let account = Account::alone();
     let aside = match sample {
@@ -173,7 +173,7 @@ pub(super) fn run(
     drop(aside);
     if sample.is_some() && outcome.stopped.is_none() {
         // What the server removes would delay what is measured next.
-        connection.receive::<Message>(REMOVE_TIMEOUT).map_err(of_peer)?;
+        while !matches!(connection.receive(REMOVE_TIMEOUT).map_err(of_peer)?, Message::Alive) {}
     }
     Ok(Ran { outcome, took, rtt })
 }

@@ -355,6 +355,11 @@ impl PartFile {
         self.target.written();
     }
 
+    /// Bytes of these ranges.
+    pub(super) fn bytes(&self, ranges: &[(u64, u32)]) -> u64 {
+        ranges.iter().map(|(range, _)| self.target.length(*range)).sum()
+    }
+
     /// Ranges are durable: so the journal says.
     pub(super) fn durable(&mut self, ranges: &[(u64, u32)]) -> io::Result<()> {
         (self.syncing, self.synced) = (false, Instant::now());

@@ -144,6 +144,7 @@ impl<'a> Writer<'a> {
             return;
         }
         if !self.open.contains_key(&file) {
+            let _asked = self.shared.watch.activity.at_disk();
             match PartFile::open(target, &self.shared.tuning) {
                 Ok(landing) => {
                     if !landing.direct
@@ -193,12 +194,14 @@ impl<'a> Writer<'a> {
             self.next += 1;
             let (at, length) = (offset + piece.start as u64, piece.len());
             self.purposes.insert(tag, Purpose::Piece { file, range, length });
+            self.shared.watch.activity.asked_disk();
             self.queue.write(tag, &handle, at, view.part(piece), direct);
         }
     }
 
     fn ask(&mut self, purpose: Purpose, file: &Arc<File>) {
         self.purposes.insert(self.next, purpose);
+        self.shared.watch.activity.asked_disk();
         self.queue.sync(self.next, file);
         self.next += 1;
     }
@@ -226,6 +229,7 @@ impl<'a> Writer<'a> {
 
     fn settle(&mut self, end: Ended) {
         let Some(purpose) = self.purposes.remove(&end.tag) else { return };
+        self.shared.watch.activity.disk_answered();
         match (purpose, end.result) {
             (Purpose::Piece { file, range, length }, result) => {
                 let crc = self.open.get_mut(&file).and_then(|landing| landing.landed(range));
@@ -267,7 +271,11 @@ impl<'a> Writer<'a> {
     fn durable(&mut self, file: usize, ranges: &[(u64, u32)]) {
         let Some(landing) = self.open.get_mut(&file) else { return };
         match landing.durable(ranges) {
-            Ok(()) => self.finish(file),
+            Ok(()) => {
+                let bytes = landing.bytes(ranges);
+                self.shared.watch.activity.made_durable(bytes);
+                self.finish(file);
+            }
             Err(error) => self.unsynced(file, &error),
         }
     }
@@ -304,6 +312,9 @@ impl<'a> Writer<'a> {
         let Some(landing) = self.open.remove(&file) else { return };
         self.closed.insert(file);
         let target = landing.target.clone();
+        let _asked = self.shared.watch.activity.at_disk();
+        // The last ranges, which needed no line in the journal.
+        self.shared.watch.activity.made_durable(landing.bytes(&landing.fresh));
         if let Err(error) = target.tree.rename(&target.part(), &target.path, target.replace) {
             return self.fail(file, &error);
         }

@@ -203,7 +203,17 @@ impl TopView {
     /// What is copied or sent to other hosts, as far as it has not ended well.
     fn copies(&self) -> Vec<Vec<Cell>> {
         let list = |key: &str| self.status[key].as_array().map_or(&[][..], Vec::as_slice);
-        let mut rows = vec![head(&["COPY", "TO", "STATE", ">RATE", ">THERE", ">SIZE", ">LEFT", "REASON"])];
+        let mut rows = vec![head(&[
+            "COPY",
+            "TO",
+            "STATE",
+            ">RATE",
+            ">THERE",
+            ">UNCONFIRMED",
+            ">SIZE",
+            ">LEFT",
+            "REASON",
+        ])];
         let size = |value: &Value| right(TextStyle::Plain, bytes(value.as_u64().unwrap_or(0)));
         let sent = list("transfers").iter().filter(|one| one["state"] != "ended");
         for (one, is_queued) in
@@ -224,6 +234,7 @@ impl TopView {
                 left(style, state.replace('_', " ")),
                 right(TextStyle::Plain, rate(one["rate_bits"].as_f64().unwrap_or(0.0))),
                 size(&one[there]),
+                size(&one["unconfirmed_bytes"]),
                 size(&one["size_bytes"]),
                 right(TextStyle::Plain, left_over),
                 left(TextStyle::Soft, text(&one["reason"])),

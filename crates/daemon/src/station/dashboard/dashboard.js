@@ -362,7 +362,7 @@ function drawEvents() {
 const FIELDS = {
   copy: ['No.', 'n', number], scan: ['Scan', 'name'], name: ['Name', 'name'], to: ['To', ''], destination: ['Destination', ''], schedule: ['Schedule', ''], input: ['Input', ''], state: ['State', '', stateOf],
   outcome: ['Outcome', '', stateOf], start: ['Start, UTC', 'n', moment], stop: ['Stop, UTC', 'n', moment], rate_bits: ['Rate', 'n', rate],
-  limit_bits: ['Limit', 'n', rate], sent_bytes: ['Sent', 'n', bytes], there_bytes: ['There', 'n', bytes], size_bytes: ['Size', 'n', bytes], space_bytes: ['Space', 'n', bytes],
+  limit_bits: ['Limit', 'n', rate], sent_bytes: ['Sent', 'n', bytes], there_bytes: ['There', 'n', bytes], unconfirmed_bytes: ['Unconfirmed', 'n', bytes], size_bytes: ['Size', 'n', bytes], space_bytes: ['Space', 'n', bytes],
   eta_seconds: ['Left', 'n', span], due_at: ['Due, UTC', 'n', moment], requested_at: ['Requested', 'n', moment], ended_at: ['Ended', 'n', moment], attempts: ['Attempts', 'n', number], recording: ['Recording', ''], reason: ['', 'what'],
 };
 function drawList(view) {

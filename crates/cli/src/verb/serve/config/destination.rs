@@ -4,8 +4,9 @@ use super::key::Key;
 use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::station::{DAY_MINUTES, DestinationConfig, RateWindow, is_scan_name};
-use skyhaul::io::quantity::{Rate, Size};
+use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul_daemon::station::{DestinationSetup, StationSetup};
+use std::time::Duration;
 
 /// Connections of a copy, unless the configuration says otherwise.
 const DEFAULT_FLOWS: usize = 4;
@@ -13,6 +14,11 @@ const DEFAULT_FLOWS: usize = 4;
 const MAX_FLOWS: usize = 64;
 /// Maximum number of windows of a destination.
 const MAX_WINDOWS: usize = 16;
+/// How long nothing may move, unless the configuration says otherwise: a disk that tries a bad sector again takes tens of seconds.
+const DEFAULT_STALL: Duration = Duration::from_secs(60);
+/// The other host says each second how far it has come.
+const MIN_STALL: Duration = Duration::from_secs(2);
+const MAX_STALL: Duration = Duration::from_secs(3600);
 /// Least rate: with less, connections would be taken for dead.
 const MIN_RATE_BITS: u64 = 1_000_000;
 
@@ -23,6 +29,7 @@ impl Key<'_> {
         let mut reached = DestinationSetup {
             port: skyhaul_transfer::copy::PORT,
             flows: DEFAULT_FLOWS,
+            stall: DEFAULT_STALL,
             ..DestinationSetup::default()
         };
         for entry in self.entries()? {
@@ -38,10 +45,12 @@ impl Key<'_> {
                 }
                 "flows" => reached.flows = entry.number(1..=MAX_FLOWS)?,
                 "window" => reached.window_bytes = Some(entry.parse::<Size>()?.bytes()),
+                "stall" => reached.stall = entry.stall()?,
                 "cc" => reached.congestion = Some(entry.string()?.to_owned()),
                 _ => {
                     let hint = Hint(
-                        "the keys of a destination are cc, flows, host, hours, name, port, rate, token_file, window",
+                        "the keys of a destination are cc, flows, host, hours, name, port, rate, stall, token_file, \
+                         window",
                     );
                     return Err(entry.wrong(format_args!("unknown key{hint}")));
                 }
@@ -69,6 +78,13 @@ impl Key<'_> {
         let bits = self.parse::<Rate>()?.bits_per_second();
         ensure!(bits >= MIN_RATE_BITS, self.wrong("expected 1Mbps or more"));
         Ok(bits)
+    }
+
+    fn stall(&self) -> Result<Duration> {
+        let time = self.parse::<Span>()?.duration();
+        let is_fit = (MIN_STALL..=MAX_STALL).contains(&time);
+        ensure!(is_fit, self.wrong("expected 2s to 1h"));
+        Ok(time)
     }
 
     fn window(&self) -> Result<RateWindow> {
@@ -128,6 +144,7 @@ impl Key<'_> {
 mod tests {
     use super::super::parse;
     use skyhaul::core::station::{RateWindow, StationConfig};
+    use std::time::Duration;
 
     const STATION: &str = "[station]\n[[station.disk]]\npath = '/d'\n[[station.input]]\nname = 'a'\n\
                            listen = ['udp://127.0.0.1:1']\n[[station.destination]]\n";
@@ -139,7 +156,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let keys = "name = 'correlator'\nhost = '10.0.0.9'\nport = 7412\ntoken_file = '/etc/t'\nrate = '400Mbps'\n\
-                    flows = 8\nwindow = '64MiB'\ncc = 'bbr'\nhours = [{ from = '22:00', to = '06:00', rate = '1Gbps' }, \
+                    flows = 8\nstall = '2min'\nwindow = '64MiB'\ncc = 'bbr'\nhours = [{ from = '22:00', to = '06:00', rate = '1Gbps' }, \
                     { from = '06:00', to = '07:30', rate = 'none' }, { from = '12:00', to = '13:00', rate = 'unlimited' }]";
         let setup = parse(&format!("{STATION}{keys}")).unwrap().setup;
         let StationConfig { destinations, .. } = setup.config;
@@ -154,7 +171,9 @@ mod tests {
         let reached = &setup.destinations[0];
         assert_eq!((reached.host.as_str(), reached.port, reached.flows), ("10.0.0.9", 7412, 8));
         assert_eq!((reached.window_bytes, reached.congestion.as_deref()), (Some(64 << 20), Some("bbr")));
+        assert_eq!(reached.stall, Duration::from_secs(120));
         let setup = parse(&format!("{STATION}name = 'c'\ntoken_file = 't'")).unwrap().setup;
+        assert_eq!(setup.destinations[0].stall, Duration::from_secs(60));
         assert_eq!((setup.destinations[0].host.as_str(), setup.destinations[0].port), ("c", 14301));
     }
 
@@ -165,6 +184,7 @@ mod tests {
             ("name = 'c'", "destination c needs token_file"),
             ("token_file = 't'", "a destination needs name"),
             ("name = 'c'\ntoken_file = 't'\nrate = '1kbps'", "line 10: rate: expected 1Mbps or more"),
+            ("name = 'c'\ntoken_file = 't'\nstall = '1s'", "stall: expected 2s to 1h"),
             ("name = 'c'\ntoken_file = 't'\nport = 0", "expected a number from 1 to 65535"),
             ("name = 'c'\ntoken_file = 't'\nhours = [{ from = '24:00' }]", "expected a time of the day"),
             ("name = 'c'\ntoken_file = 't'\nhours = [{ from = '22:00' }]", "needs from, to and rate"),
