@@ -142,7 +142,14 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     }
     let report = copy_watched(&options, &token, LIMITS, (), &mut |progress| line.show(&shown(progress)));
     line.clear();
-    let report = report?;
+    let report = match report {
+        // Given up: no wrong use, and the copy did not hold.
+        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+            say!("error: {error}");
+            return Ok(Outcome::Failed);
+        }
+        report => report?,
+    };
     if args.output.json {
         print_json(&CommandReport { command: command_line(), report: &report })?;
     } else {

@@ -104,6 +104,14 @@ impl Contents {
         })
     }
 
+    /// Waits for the disk to answer what it was asked: as long as it does not, nobody else should ask it.
+    pub(super) fn drain(&mut self, watch: &SessionState) {
+        let mut ended = Vec::new();
+        while self.queue.in_flight() > 0 && self.queue.wait(POLL_INTERVAL, &mut ended).is_ok() {
+            ended.drain(..).for_each(|_| watch.activity.disk_answered());
+        }
+    }
+
     /// CRC-32C of a whole file.
     ///
     /// # Errors

@@ -256,6 +256,7 @@ impl ReceiverShared {
                 }
             });
         }
+        known.iter_mut().for_each(|contents| contents.drain(&self.watch));
     }
 
     fn whole(&self, contents: &mut Contents, target: &Target) -> io::Result<u32> {

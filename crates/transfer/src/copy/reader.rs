@@ -284,6 +284,11 @@ impl Reader<'_> {
                 self.settle(end);
             }
         }
+        // As long as the disk has not answered, this end is not over: nobody else should ask it.
+        while self.queue.in_flight() > 0 {
+            self.queue.wait(POLL_INTERVAL, &mut ended)?;
+            ended.drain(..).for_each(|end| self.settle(end));
+        }
         Ok(())
     }
 
@@ -424,6 +429,7 @@ impl SenderShared {
             let found = found.map_err(|error| system_text(&error));
             self.events.push(SenderEvent::Found { file, found });
         }
+        known.iter_mut().for_each(|contents| contents.drain(&self.watch));
     }
 
     fn found(

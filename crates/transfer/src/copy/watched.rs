@@ -35,7 +35,7 @@ enum Told {
 /// `held` until it has ended.
 ///
 /// # Errors
-/// As [`copy`]; nothing moved for too long.
+/// As [`copy`]; [`io::ErrorKind::Interrupted`]: it was given up.
 pub fn copy_watched<H: Send + 'static>(
     options: &CopyOptions,
     token: &Token,
@@ -83,7 +83,7 @@ pub fn copy_watched<H: Send + 'static>(
             };
             stop.stop();
             let text = format!("nothing moved for {} s: {who} does not respond", limits.moving.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            return Err(io::Error::new(io::ErrorKind::Interrupted, text));
         }
     }
 }

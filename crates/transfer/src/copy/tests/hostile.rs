@@ -225,7 +225,7 @@ fn a_peer_of_another_version_is_told_so() {
     let mut connection = connect(site.server.local(), &token(), SOON).unwrap();
     let old = serde_json::json!({ "version": 3, "way": "push", "paths": ["in"], "flows": 1, "range": 65536, "direct": true });
     let said = connection.ask("copy", &old, &mut |_| true).unwrap_err().to_string();
-    assert!(said.contains("version 3") && said.contains("version 4") && said.contains("hint: "), "{said}");
+    assert!(said.contains("version 3") && said.contains("version 5") && said.contains("hint: "), "{said}");
 }
 
 /// As many sessions as are served, and one more.
