@@ -43,6 +43,7 @@ fn options(said: &Said) -> WorkerOptions {
         min_factor: 0.5,
         max_factor: 2.0,
         period: Duration::from_millis(10),
+        drain: Duration::from_secs(60),
         say: Arc::new(move |text| said.0.lock().unwrap().push(text.to_owned())),
         ..WorkerOptions::new([127, 0, 0, 1].into(), 17_750)
     }
@@ -109,7 +110,7 @@ fn it_registers_reports_what_its_receiver_counts_and_leaves_when_its_packets_cea
     assert!(!leaving.is_finished(), "packets still came");
     // Nothing comes any more, but a sender has not passed the last calendar that names this worker.
     api.known().awaits = true;
-    let (more, seen) = (said_at + 500, || api.known().states.len());
+    let (more, seen) = (said_at + 440, || api.known().states.len());
     wait_for("more reports", || (seen() >= more || leaving.is_finished()).then_some(()));
     assert!(!leaving.is_finished(), "the balancer says that packets may come");
     api.known().awaits = false;
