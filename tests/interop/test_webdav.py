@@ -157,11 +157,17 @@ context.rmdir(url + "/p/q/r")
 """
 
 
-def test_gfal2(site, data, tmp_path):
+def python_with_gfal2():
+    """The system's Python, which alone can have this module: no virtual environment has it."""
     python = "/usr/bin/python3"
     if shutil.which(python) is None or subprocess.run([python, "-c", "import gfal2"], capture_output=True, check=False).returncode != 0:
-        # A module of the system's Python, which no virtual environment has.
+        # A package of Debian's, which the tests do not install.
         pytest.skip("gfal2 is not installed (apt-get install python3-gfal2 gfal2-plugin-http gfal2-plugin-file)")
+    return python
+
+
+def test_gfal2(site, data, tmp_path):
+    python = python_with_gfal2()
     back = tmp_path / "back"
     said = call(python, "-c", GFAL2, site.url, data, back)
     whole = data.read_bytes()
@@ -282,9 +288,7 @@ def test_curl_and_davix_with_tokens(guarded, data, tmp_path):
 
 def test_gfal2_with_tokens(guarded, data, tmp_path):
     site, tokens = guarded
-    python = "/usr/bin/python3"
-    if shutil.which(python) is None or subprocess.run([python, "-c", "import gfal2"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("gfal2 is not installed (apt-get install python3-gfal2 gfal2-plugin-http gfal2-plugin-file)")
+    python = python_with_gfal2()
     whole = data.read_bytes()
     for token in tokens("storage.read:/exp", "storage.modify:/exp/g"):
         back = tmp_path / "back"

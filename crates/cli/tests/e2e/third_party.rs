@@ -547,7 +547,7 @@ fn a_copy_ends_with_its_client() {
     });
     let (mut stream, _) = ask_and_wait(&files, "big", &format!("Destination: {}", destination.url()), 1);
     wait_for("the body to begin", || (*has_begun.lock().unwrap()).then_some(()));
-    // Of a body of which nothing was sent, nothing is removed.
+    // Nothing is removed if none of the body was sent.
     while markers(&mut stream, 1).contains("Stripe Bytes Transferred: 0\n") {}
     drop(stream);
     wait_for("the part to be removed", || (destination.count("DELETE") == 1).then_some(()));

@@ -300,6 +300,7 @@ fn a_destination_whose_disk_hangs_is_given_up_and_goes_on_when_it_answers() {
     let pair = Pair::new(1, &[("s", 24)]);
     let device = match Device::new(&pair.place.at("root")) {
         Ok(device) => device,
+        // Needs root, FUSE and a loop device.
         Err(why) => return println!("SKIPPED: {why}"),
     };
     pair.add("s hasty:in --rate 40Mbps");

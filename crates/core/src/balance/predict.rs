@@ -240,8 +240,8 @@ impl Predictor {
         let slowest = agreed.iter().map(|track| track.reached(at)).min()?;
         let far = agreed.iter().map(|track| track.fastest()).fold(0.0, f64::max) * LAGS;
         let lags = |track: &&Track| {
-            // Both are compared at the time of its last message, so that a message that is lost does not put it further
-            // behind. One that was held up says what was not predicted, and goes on nevertheless.
+            // Both are compared at the time of its last message, so that a lost message does not put it further behind.
+            // The ticks of one that was held up do not fit the prediction, yet it is still sending.
             let others = agreed.iter().map(|other| other.reached(track.heard)).min();
             let behind = others.map_or(0, |tick| tick.saturating_sub(track.latest));
             track.is_live(now, SILENT) && track.is_confirmed() && track.has_moved && behind as f64 <= far

@@ -28,7 +28,7 @@ pub(super) fn path(state: &Path, issuer: &str) -> PathBuf {
     state.join(format!("issuer-{}.json", &hash[..32]))
 }
 
-/// The keys in a file, and when the issuer gave them; nothing if there are none that can be used.
+/// The usable keys in a file and the time at which the issuer gave them; `None` if no key is usable.
 pub(super) fn read(path: &Path, issuer: &str) -> Option<(WebKeys, SystemTime)> {
     let kept: KeptFile = serde_json::from_slice(&read_small(path, 2 * MAX_KEYS_BYTES).ok()?).ok()?;
     if kept.issuer != issuer {

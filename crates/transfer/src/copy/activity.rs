@@ -1,4 +1,4 @@
-//! Whether a copy goes on, for whoever watches it.
+//! Counts what a copy does, so that a watcher sees whether it has stalled.
 //!
 //! ```text
 //!   names, bytes read, sent, received, written; a pause ─▶ own steps ──▶ Moving, each second ──▶ the other end

@@ -67,7 +67,7 @@ pub struct Tuning {
     pub limit: Option<u64>,
     /// The same at the end that sends, if that is this one; it may change meanwhile, and the lower one holds.
     pub live: LiveLimit,
-    /// What it does, for whoever watches it.
+    /// Counts its steps, so that a watcher sees whether it has stalled.
     pub activity: CopyActivity,
     /// Maximum time without progress of the peer.
     pub patience: Duration,

@@ -50,7 +50,7 @@ pub fn copy_watched<H: Send + 'static>(
     let inner = CopyOptions { stop: stop.clone(), ..options.clone() };
     let work = move || {
         let report = copy(&inner, &token, &mut |progress| drop(to.send(Told::Progress(*progress))));
-        // Whoever is told of the end may begin another.
+        // The caller may start another copy as soon as it hears of the end.
         drop(held);
         drop(to.send(Told::End(Box::new(report))));
     };

@@ -1,4 +1,4 @@
-//! Tokens as issuers sign them, and as those do who are none.
+//! Signs tokens: valid ones as an issuer would, and forgeries.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -62,8 +62,8 @@ fn the_furthest_is_ahead_and_the_slowest_is_behind() {
     assert_eq!(predictor.sources(now), (3, 3));
 }
 
-/// One of two is held up for seven seconds, then goes on, and some of its messages are lost: it is seven seconds behind, and is
-/// waited for.
+/// One of two is held up for seven seconds, then resumes and loses some of its messages. It is seven seconds behind, so it is waited
+/// for.
 #[test]
 fn one_that_goes_on_is_waited_for_before_its_messages_fit_again() {
     let mut predictor = Predictor::default();
