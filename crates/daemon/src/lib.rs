@@ -26,6 +26,7 @@ pub mod ejfat {
 }
 mod http;
 pub mod metrics;
+mod remote;
 mod rights;
 pub mod schedule;
 pub mod station;

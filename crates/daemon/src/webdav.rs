@@ -7,14 +7,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `request_path`, `byte_ranges`, `conditions`, `digests`, `properties` | what heads and bodies say, without any input or output |
+//! | `request_path`, `byte_ranges`, `conditions`, `properties` | what heads and bodies say, without any input or output |
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
 //! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
-//! | `third_party`, `pulling`, `streams`, `pushing`, `remote` | COPY with another server, and the requests to it |
-//! | `remote_url`, `addresses`, `source_version`, `markers`, `progress`, `copies` | where that is, whether it may be reached, how far a copy is, how many run |
+//! | `third_party`, `pulling`, `streams`, `pushing` | COPY with another server, by the client in `remote` |
+//! | `markers`, `copies` | what is said of a copy, how many run |
 //! | `access`, `issuers`, `kept_keys`, `inspection` | what a request may do, by the scopes of its token; the keys of issuers; what a token would be worth |
-//! | `failure` | refusals in words that engines know |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
 //! that wait for disks, in pieces of a megabyte; the threads of connections only pass them on.
@@ -23,14 +22,11 @@
 //! [`http`](crate::balancer) for heads, and for bodies that make no progress.
 
 mod access;
-mod addresses;
 mod byte_ranges;
 mod changes;
 mod conditions;
 mod copies;
-mod digests;
 mod door;
-mod failure;
 mod inspection;
 mod issuers;
 mod kept_keys;
@@ -38,29 +34,27 @@ mod listing;
 mod markers;
 mod outgoing;
 mod place;
-mod progress;
 mod properties;
 mod pulling;
 mod pushing;
 mod receiving;
 mod recordings;
-mod remote;
-mod remote_url;
 pub(crate) mod request_path;
 mod roots;
 mod sending;
-mod source_version;
 mod streams;
 mod third_party;
 
+pub use crate::remote::addresses::{AddressBlock, BadAddressBlock};
 pub use crate::tls::TlsFiles;
-pub use addresses::{AddressBlock, BadAddressBlock};
 pub use copies::CopyLimits;
 pub use inspection::{TokenInspection, inspect_token};
 pub use issuers::{OwnTokens, TokenIssuer};
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
+use crate::remote::failure::Failure;
+use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
 use crate::tokens::Use;
 use access::{Access, AccessControl};
@@ -73,10 +67,8 @@ use axum::{Extension, Router};
 use changes::{Located, Transfer, located};
 use copies::Copies;
 use door::{Door, RECORDINGS, next_data};
-use failure::Failure;
 use issuers::Issuers;
 use recordings::Recordings;
-use remote::{Purpose, RemoteAccess};
 use request_path::RequestPath;
 use roots::Root;
 use skyhaul::core::hint::Hint;
@@ -192,8 +184,8 @@ impl WebDavServer {
             copies: Copies::new(options.copy.limits),
             streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
             remote: Arc::new(RemoteAccess::new(
-                &options.copy.allow,
-                options.copy.authorities.as_ref(),
+                Destinations::Public(options.copy.allow.clone()),
+                options.copy.authorities.as_deref(),
                 Purpose::Copies,
             )?),
             stall: options.copy.stall,

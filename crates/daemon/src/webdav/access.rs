@@ -7,7 +7,7 @@
 //!
 //! Refusals are noted for the operator, at most ten in ten seconds, without the token.
 
-use super::failure::{Failure, scope_failure};
+use crate::remote::failure::{Failure, scope_failure};
 use super::issuers::Issuers;
 use super::request_path::RequestPath;
 use crate::http::Connection;

@@ -4,12 +4,12 @@
 //! another server, to which `third_party` copies.
 
 use super::door::{Door, Target};
-use super::failure::Failure;
 use super::outgoing::{BodyReader, Part};
 use super::place::Place;
 use super::request_path::RequestPath;
 use super::roots::WebDavRules;
 use super::sending::{MAX_LISTED, Object};
+use crate::remote::failure::Failure;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use skyhaul::io::disk::tree::Kind;

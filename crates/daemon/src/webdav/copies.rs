@@ -1,6 +1,6 @@
 //! Which copies between servers run, and how many may.
 
-use super::failure::Failure;
+use crate::remote::failure::Failure;
 use axum::http::header::RETRY_AFTER;
 use skyhaul::auth::TokenHash;
 use skyhaul::io::lock::lock;

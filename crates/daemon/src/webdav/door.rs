@@ -2,13 +2,13 @@
 
 use super::access::AccessControl;
 use super::copies::Copies;
-use super::failure::Failure;
 use super::place::Place;
 use super::recordings::Recordings;
-use super::remote::RemoteAccess;
 use super::request_path::RequestPath;
 use super::roots::Root;
 use crate::http::Connection;
+use crate::remote::failure::Failure;
+use crate::remote::session::RemoteAccess;
 use axum::body::{Body, Bytes, HttpBody};
 use skyhaul::io::memory::heap::HeapMemory;
 use std::path::PathBuf;

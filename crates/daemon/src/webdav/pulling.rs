@@ -6,17 +6,17 @@
 //! ```
 
 use super::copies::CopyPlace;
-use super::digests::{Algorithm, DigestSet, expected};
 use super::door::{Door, used_while};
-use super::failure::Failure;
 use super::place::Place;
-use super::progress::{Progress, Step};
 use super::receiving::{begin, check, finish, receive};
-use super::remote::{RemoteBody, RemoteSession};
-use super::source_version::SourceVersion;
 use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
+use crate::remote::digests::{Algorithm, DigestSet, expected};
+use crate::remote::failure::Failure;
+use crate::remote::progress::{Progress, Step};
+use crate::remote::session::{RemoteBody, RemoteSession};
+use crate::remote::version::SourceVersion;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, Method, StatusCode};

@@ -9,16 +9,16 @@
 //! or has more bytes than were sent.
 
 use super::copies::CopyPlace;
-use super::digests::{Algorithm, DigestSet, Digester, expected};
 use super::door::{Door, Target, used_while};
-use super::failure::Failure;
 use super::outgoing::Part;
-use super::progress::{Progress, Step};
 use super::pulling::{WANT_DIGEST, WANTED};
-use super::remote::{RemoteReply, RemoteSession};
 use super::sending::{self, Object};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
+use crate::remote::digests::{Algorithm, DigestSet, Digester, expected};
+use crate::remote::failure::Failure;
+use crate::remote::progress::{Progress, Step};
+use crate::remote::session::{RemoteReply, RemoteSession};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
     CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,

@@ -6,12 +6,12 @@
 //!
 //! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest.
 
-use super::digests::{self, Algorithm, DigestSet};
 use super::door::{Door, next_data};
-use super::failure::{Failure, scope_failure};
 use super::place::Place;
 use super::roots::{Upload, WebDavRules, etag};
 use crate::http::Connection;
+use crate::remote::digests::{self, Algorithm, DigestSet};
+use crate::remote::failure::{Failure, scope_failure};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};

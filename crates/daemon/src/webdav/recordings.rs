@@ -12,8 +12,8 @@
 //!
 //! Limits: [`MAX_OPEN`] recordings stay open, [`MAX_KNOWN`] are remembered without being opened again.
 
-use super::digests::{Algorithm, DigestSet};
-use super::failure::Failure;
+use crate::remote::digests::{Algorithm, DigestSet};
+use crate::remote::failure::Failure;
 use ring::digest::{Context, SHA256};
 use skyhaul::auth::hex;
 use skyhaul::io::lock::lock;

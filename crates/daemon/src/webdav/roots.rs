@@ -9,7 +9,7 @@
 //!
 //! Limits: a root is one file system. No symbolic link is followed or shown.
 
-use super::digests::{Algorithm, DigestSet, Digester};
+use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};
 use skyhaul::io::disk::{Tree, attribute, capacity_bytes, free_bytes, set_attribute};

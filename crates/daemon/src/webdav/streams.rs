@@ -9,10 +9,10 @@
 //! What a connection has read ahead is at most [`AHEAD_BATCHES`] batches: the parts retire in order, and a long file needs no more memory
 //! than a short one.
 
-use super::failure::Failure;
-use super::progress::{Progress, Step};
-use super::remote::{RemoteSession, Wire};
-use super::source_version::SourceVersion;
+use crate::remote::failure::Failure;
+use crate::remote::progress::{Progress, Step};
+use crate::remote::session::{RemoteSession, Wire};
+use crate::remote::version::SourceVersion;
 use axum::body::{Bytes, HttpBody};
 use axum::http::header::{CONTENT_RANGE, HeaderValue, RANGE};
 use axum::http::{HeaderMap, Method, StatusCode};

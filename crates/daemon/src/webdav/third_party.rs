@@ -11,12 +11,12 @@
 //! closes its connection, the copy ends within a second and leaves nothing.
 
 use super::changes::header_url;
-use super::digests::{DigestSet, expected};
-use super::failure::Failure;
 use super::markers;
-use super::progress::{Progress, StallClock};
-use super::remote_url::RemoteUrl;
 use crate::http::Connection;
+use crate::remote::digests::{DigestSet, expected};
+use crate::remote::failure::Failure;
+use crate::remote::progress::{Progress, StallClock};
+use crate::remote::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};

@@ -16,7 +16,7 @@ const EDQUOT: i32 = 122;
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     status: u16,
     text: String,
     /// The condition of RFC 4918 (16), an element in `DAV:`.
@@ -25,60 +25,60 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(status: u16, text: impl Display) -> Self {
+    pub(crate) fn new(status: u16, text: impl Display) -> Self {
         let text = text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         Self { status, text, condition: None, headers: Vec::new() }
     }
 
-    pub(super) fn bad(text: impl Display) -> Self {
+    pub(crate) fn bad(text: impl Display) -> Self {
         Self::new(400, text)
     }
 
     /// The reason.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Whether the request, or what came with it, is wrong.
-    pub(super) fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         self.status == 400
     }
 
     /// Whether the token of the request does not let its holder do it.
-    pub(super) fn is_scope(&self) -> bool {
+    pub(crate) fn is_scope(&self) -> bool {
         self.status == 403
             && self.headers.iter().any(|(name, _)| name == axum::http::header::WWW_AUTHENTICATE)
     }
 
-    pub(super) fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         self.status == 404
     }
 
-    pub(super) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(404, "No such file or directory")
     }
 
     /// There are as many requests of this kind as there may be.
-    pub(super) fn busy(text: impl Display) -> Self {
+    pub(crate) fn busy(text: impl Display) -> Self {
         Self::new(503, format_args!("{text}{}", Hint("try again in a moment")))
             .with(axum::http::header::RETRY_AFTER, "1")
     }
 
-    pub(super) fn no_space(text: impl Display) -> Self {
+    pub(crate) fn no_space(text: impl Display) -> Self {
         Self { condition: Some("quota-not-exceeded"), ..Self::new(507, text) }
     }
 
-    pub(super) fn with(mut self, name: HeaderName, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
         self
     }
 
-    pub(super) fn condition(self, condition: &'static str) -> Self {
+    pub(crate) fn condition(self, condition: &'static str) -> Self {
         Self { condition: Some(condition), ..self }
     }
 
     /// Of an object that is read.
-    pub(super) fn reading(error: &io::Error) -> Self {
+    pub(crate) fn reading(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotADirectory => Self::not_found(),
             _ => Self::of(error),
@@ -86,7 +86,7 @@ impl Failure {
     }
 
     /// Of an object that is made, moved or removed.
-    pub(super) fn of(error: &io::Error) -> Self {
+    pub(crate) fn of(error: &io::Error) -> Self {
         use io::ErrorKind as K;
         let text = plain(error);
         match error.kind() {
@@ -108,14 +108,14 @@ impl Failure {
 }
 
 /// The token does not let its holder do this (RFC 6750, 3.1).
-pub(super) fn scope_failure(what: &str) -> Failure {
+pub(crate) fn scope_failure(what: &str) -> Failure {
     let challenge = format!("Bearer error=\"insufficient_scope\", error_description=\"no scope to {what}\"");
     let text = format_args!("Permission denied: the token has no scope to {what}").to_string();
     Failure::new(403, text).with(axum::http::header::WWW_AUTHENTICATE, &challenge)
 }
 
 /// The system's words, without its number.
-pub(super) fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }

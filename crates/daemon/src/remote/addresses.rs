@@ -45,7 +45,7 @@ impl FromStr for AddressBlock {
 
 impl AddressBlock {
     /// Whether an address is in it.
-    pub(super) fn contains(&self, ip: IpAddr) -> bool {
+    pub(crate) fn contains(&self, ip: IpAddr) -> bool {
         self.masked(ip) == Some(self.number())
     }
 
@@ -74,7 +74,7 @@ impl Display for AddressBlock {
 }
 
 /// Whether `ip` may be connected to; or what it is.
-pub(super) fn judge(ip: IpAddr, allowed: &[AddressBlock]) -> Result<(), &'static str> {
+pub(crate) fn judge(ip: IpAddr, allowed: &[AddressBlock]) -> Result<(), &'static str> {
     let ip = plain(ip);
     match class(ip) {
         None => Ok(()),

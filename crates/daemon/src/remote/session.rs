@@ -10,7 +10,7 @@
 use super::addresses::{AddressBlock, judge};
 use super::failure::Failure;
 use super::progress::Progress;
-use super::remote_url::RemoteUrl;
+use super::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
@@ -21,7 +21,7 @@ use skyhaul::core::hint::Hint;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,34 +50,51 @@ const SECRET_BYTES: usize = 8;
 
 /// For what other servers are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Copies,
     /// The keys of issuers of tokens.
     Keys,
 }
 
+/// Which addresses may be connected to.
+#[derive(Clone, Debug)]
+pub(crate) enum Destinations {
+    /// Public ones and these blocks: someone else names the server.
+    Public(Vec<AddressBlock>),
+    /// Any: the user of this program names it.
+    Any,
+}
+
+impl Destinations {
+    fn judge(&self, ip: IpAddr) -> Result<(), &'static str> {
+        match self {
+            Self::Public(allowed) => judge(ip, allowed),
+            Self::Any => Ok(()),
+        }
+    }
+}
+
 /// What requests to other servers need.
-pub(super) struct RemoteAccess {
-    allowed: Vec<AddressBlock>,
+pub(crate) struct RemoteAccess {
+    destinations: Destinations,
     tls: TlsConnector,
     purpose: Purpose,
 }
 
 impl RemoteAccess {
-    /// Connects to public addresses and to these blocks. Certificates are verified by the authorities in a file or directory, or else by
-    /// those of the system.
-    pub(super) fn new(
-        allowed: &[AddressBlock],
-        authorities: Option<&PathBuf>,
+    /// Connects to these. Certificates are verified by the authorities in a file or directory, or else by those of the system.
+    pub(crate) fn new(
+        destinations: Destinations,
+        authorities: Option<&Path>,
         purpose: Purpose,
     ) -> io::Result<Self> {
-        let roots = roots(authorities.map(PathBuf::as_path))?;
+        let roots = roots(authorities)?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;
         let mut config = config.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { allowed: allowed.to_vec(), tls: Arc::new(config).into(), purpose })
+        Ok(Self { destinations, tls: Arc::new(config).into(), purpose })
     }
 
     async fn connect(&self, url: &RemoteUrl) -> Result<(TcpStream, SocketAddr), Failure> {
@@ -94,9 +111,9 @@ impl RemoteAccess {
         };
         let mut failure = Failure::new(502, format_args!("{host}: Name or service not known"));
         let (allowed, refused): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|at| judge(at.ip(), &self.allowed).is_ok());
+            found.into_iter().partition(|at| self.destinations.judge(at.ip()).is_ok());
         if let (true, Some(at)) = (allowed.is_empty(), refused.first()) {
-            let what = judge(at.ip(), &self.allowed).err().unwrap_or_default();
+            let what = self.destinations.judge(at.ip()).err().unwrap_or_default();
             return Err(self.forbidden(host, at.ip(), what));
         }
         for at in allowed.into_iter().take(MAX_ADDRESSES) {
@@ -116,8 +133,9 @@ impl RemoteAccess {
 
     /// Whether the connection leaves this host: an address of its own may be a public one, and what listens there may trust it.
     fn check_other_host(&self, stream: &TcpStream, ip: IpAddr, host: &str) -> Result<(), Failure> {
+        let Destinations::Public(allowed) = &self.destinations else { return Ok(()) };
         let is_own = stream.local_addr().is_ok_and(|local| local.ip().to_canonical() == ip.to_canonical());
-        if is_own && !self.allowed.iter().any(|block| block.contains(ip.to_canonical())) {
+        if is_own && !allowed.iter().any(|block| block.contains(ip.to_canonical())) {
             return Err(self.forbidden(host, ip, "an address of this host"));
         }
         Ok(())
@@ -160,7 +178,7 @@ fn roots(authorities: Option<&Path>) -> io::Result<RootCertStore> {
 }
 
 /// The task of a connection, ended when this is dropped.
-pub(super) struct Wire(pub(super) JoinHandle<()>);
+pub(crate) struct Wire(pub(crate) JoinHandle<()>);
 
 impl Drop for Wire {
     fn drop(&mut self) {
@@ -176,17 +194,17 @@ struct Open {
 }
 
 /// A reply. Its connection is closed with it.
-pub(super) struct RemoteReply {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct RemoteReply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// Who sent it.
-    pub(super) from: RemoteUrl,
+    pub(crate) from: RemoteUrl,
     body: Incoming,
     open: Option<Open>,
 }
 
 /// The requests of one copy to its other server.
-pub(super) struct RemoteSession {
+pub(crate) struct RemoteSession {
     access: Arc<RemoteAccess>,
     /// "source" or "destination".
     side: &'static str,
@@ -197,12 +215,12 @@ pub(super) struct RemoteSession {
 }
 
 /// Makes the body of a request; again when it is redirected.
-pub(super) type MakeBody<'a> =
+pub(crate) type MakeBody<'a> =
     &'a mut (dyn FnMut() -> Pin<Box<dyn Future<Output = Result<Body, Failure>> + Send>> + Send);
 
 impl RemoteSession {
     /// With a server; `passed` are the headers that the client has given for it.
-    pub(super) fn new(
+    pub(crate) fn new(
         access: &Arc<RemoteAccess>,
         side: &'static str,
         (url, passed): (&RemoteUrl, &HeaderMap),
@@ -213,12 +231,12 @@ impl RemoteSession {
     }
 
     /// The reply to a request without a body, at most after redirects.
-    pub(super) async fn ask(&mut self, method: Method, headers: &HeaderMap) -> Result<RemoteReply, Failure> {
+    pub(crate) async fn ask(&mut self, method: Method, headers: &HeaderMap) -> Result<RemoteReply, Failure> {
         self.send(method, headers, &mut || Box::pin(async { Ok(Body::empty()) }), &|_| {}).await
     }
 
     /// The reply to any request. `leave` is called before each is sent, to see informational replies.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &mut self,
         method: Method,
         headers: &HeaderMap,
@@ -363,7 +381,7 @@ impl RemoteSession {
     }
 
     /// Keeps the connection of a reply that has no more body, for the next request.
-    pub(super) fn keep(&mut self, reply: RemoteReply) {
+    pub(crate) fn keep(&mut self, reply: RemoteReply) {
         let closes = reply
             .headers
             .get(CONNECTION)
@@ -374,19 +392,19 @@ impl RemoteSession {
     }
 
     /// The same of a body that has been read.
-    pub(super) fn keep_body(&mut self, body: RemoteBody) {
+    pub(crate) fn keep_body(&mut self, body: RemoteBody) {
         if body.is_end_stream() {
             self.kept = body.open;
         }
     }
 
     /// Another one with the same server.
-    pub(super) fn another(&self) -> Self {
+    pub(crate) fn another(&self) -> Self {
         Self::new(&self.access, self.side, (&self.url, &self.passed), &self.progress)
     }
 
     /// Why the other server did not do what it was asked, in words that engines know.
-    pub(super) async fn refusal(&self, mut reply: RemoteReply) -> Failure {
+    pub(crate) async fn refusal(&self, mut reply: RemoteReply) -> Failure {
         let said = timeout(REFUSAL_TIMEOUT, reply.beginning(REFUSAL_BYTES)).await.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let said = self.without_secrets(said.split_whitespace().collect::<Vec<_>>().join(" "), &reply.from);
@@ -440,18 +458,18 @@ impl RemoteReply {
     }
 
     /// A header as text.
-    pub(super) fn text(&self, name: &HeaderName) -> Option<&str> {
+    pub(crate) fn text(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
     /// Its body, on its connection.
-    pub(super) fn into_body(self) -> RemoteBody {
+    pub(crate) fn into_body(self) -> RemoteBody {
         RemoteBody { body: self.body, open: self.open }
     }
 }
 
 /// The body of a reply, which keeps its connection.
-pub(super) struct RemoteBody {
+pub(crate) struct RemoteBody {
     body: Incoming,
     open: Option<Open>,
 }

@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Algorithm {
+pub(crate) enum Algorithm {
     Adler32,
     Crc32c,
     Md5,
@@ -27,13 +27,13 @@ pub(super) enum Algorithm {
 
 impl Algorithm {
     /// Cheapest first.
-    pub(super) const ALL: [Algorithm; 4] =
+    pub(crate) const ALL: [Algorithm; 4] =
         [Algorithm::Adler32, Algorithm::Crc32c, Algorithm::Md5, Algorithm::Sha256];
     /// Those of every upload: together they cost less than the copy to the page cache.
-    pub(super) const ALWAYS: [Algorithm; 2] = [Algorithm::Adler32, Algorithm::Crc32c];
+    pub(crate) const ALWAYS: [Algorithm; 2] = [Algorithm::Adler32, Algorithm::Crc32c];
 
     /// Its name in headers.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Adler32 => "adler32",
             Self::Crc32c => "crc32c",
@@ -57,41 +57,41 @@ impl Algorithm {
 
 /// Digests of one object, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DigestSet(Vec<(Algorithm, Vec<u8>)>);
+pub(crate) struct DigestSet(Vec<(Algorithm, Vec<u8>)>);
 
 impl DigestSet {
-    pub(super) fn get(&self, algorithm: Algorithm) -> Option<&[u8]> {
+    pub(crate) fn get(&self, algorithm: Algorithm) -> Option<&[u8]> {
         self.0.iter().find(|(of, _)| *of == algorithm).map(|(_, value)| value.as_slice())
     }
 
-    pub(super) fn set(&mut self, algorithm: Algorithm, value: &[u8]) {
+    pub(crate) fn set(&mut self, algorithm: Algorithm, value: &[u8]) {
         self.0.retain(|(of, _)| *of != algorithm);
         self.0.push((algorithm, value.to_vec()));
     }
 
-    pub(super) fn merge(&mut self, other: &DigestSet) {
+    pub(crate) fn merge(&mut self, other: &DigestSet) {
         other.0.iter().for_each(|(algorithm, value)| self.set(*algorithm, value));
     }
 
-    pub(super) fn algorithms(&self) -> impl Iterator<Item = Algorithm> + '_ {
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = Algorithm> + '_ {
         self.0.iter().map(|(algorithm, _)| *algorithm)
     }
 
     /// The value of a header `Digest`.
-    pub(super) fn header(&self, algorithm: Algorithm) -> Option<String> {
+    pub(crate) fn header(&self, algorithm: Algorithm) -> Option<String> {
         let value = self.get(algorithm)?;
         let text = if algorithm == Algorithm::Adler32 { hex(value) } else { BASE64.encode(value) };
         Some(format!("{}={text}", algorithm.name()))
     }
 
     /// The first of these that another set has with another value.
-    pub(super) fn differs_from(&self, other: &DigestSet) -> Option<Algorithm> {
+    pub(crate) fn differs_from(&self, other: &DigestSet) -> Option<Algorithm> {
         let differs = |of: &Algorithm| other.get(*of).is_some_and(|value| Some(value) != self.get(*of));
         self.algorithms().find(differs)
     }
 
     /// As text that is kept beside a file, valid while its size and time are these.
-    pub(super) fn kept(&self, size: u64, modified: SystemTime) -> String {
+    pub(crate) fn kept(&self, size: u64, modified: SystemTime) -> String {
         let mut text = format!("1 {size} {}", stamp(modified));
         for (algorithm, value) in &self.0 {
             let _ = write!(text, " {}={}", algorithm.name(), hex(value));
@@ -100,7 +100,7 @@ impl DigestSet {
     }
 
     /// What was kept; nothing if the file is another by now, or the text is not ours.
-    pub(super) fn of_kept(text: &[u8], size: u64, modified: SystemTime) -> Self {
+    pub(crate) fn of_kept(text: &[u8], size: u64, modified: SystemTime) -> Self {
         let mut set = Self::default();
         let Ok(text) = std::str::from_utf8(text) else { return set };
         let mut words = text.split(' ');
@@ -129,7 +129,7 @@ fn stamp(time: SystemTime) -> String {
 }
 
 /// The algorithms that a client would take, the one that it wants most first.
-pub(super) fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
+pub(crate) fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
     let mut found: Vec<(Algorithm, u32)> = Vec::new();
     for one in list(headers, "want-digest") {
         let mut parts = one.split(';');
@@ -148,7 +148,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
 ///
 /// # Errors
 /// One of a known algorithm cannot be read: it could not be compared.
-pub(super) fn expected(headers: &HeaderMap) -> Result<DigestSet, String> {
+pub(crate) fn expected(headers: &HeaderMap) -> Result<DigestSet, String> {
     let mut set = DigestSet::default();
     let md5 = list(headers, "content-md5").map(|value| format!("md5={value}"));
     for one in list(headers, "digest").chain(md5) {
@@ -184,7 +184,7 @@ fn list(headers: &HeaderMap, name: &'static str) -> impl Iterator<Item = String>
 }
 
 /// Computes digests of bytes in order.
-pub(super) struct Digester {
+pub(crate) struct Digester {
     adler32: Option<simd_adler32::Adler32>,
     crc32c: Option<u32>,
     md5: Option<md5::Context>,
@@ -193,7 +193,7 @@ pub(super) struct Digester {
 
 impl Digester {
     /// Of these.
-    pub(super) fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+    pub(crate) fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut all = Self { adler32: None, crc32c: None, md5: None, sha256: None };
         for algorithm in algorithms {
             match algorithm {
@@ -206,7 +206,7 @@ impl Digester {
         all
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         if let Some(adler32) = &mut self.adler32 {
             adler32.write(bytes);
         }
@@ -221,7 +221,7 @@ impl Digester {
         }
     }
 
-    pub(super) fn finish(self) -> DigestSet {
+    pub(crate) fn finish(self) -> DigestSet {
         let mut set = DigestSet::default();
         if let Some(adler32) = self.adler32 {
             set.set(Algorithm::Adler32, &adler32.finish().to_be_bytes());

@@ -19,7 +19,7 @@ const MAX_CONNECTIONS_SHOWN: usize = 64;
 
 /// What a copy does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// It waits for the first byte.
     #[default]
     Asking,
@@ -33,31 +33,31 @@ pub(super) enum Step {
 
 /// How far a copy is.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     bytes: AtomicU64,
     step: Mutex<Step>,
     connections: Mutex<Vec<SocketAddr>>,
 }
 
 impl Progress {
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// So many more have moved.
-    pub(super) fn add(&self, bytes: usize) {
+    pub(crate) fn add(&self, bytes: usize) {
         if self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) == 0 {
             self.enter(Step::Moving);
         }
     }
 
     /// It begins again, on another server.
-    pub(super) fn restart(&self) {
+    pub(crate) fn restart(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.enter(Step::Asking);
     }
 
-    pub(super) fn enter(&self, step: Step) {
+    pub(crate) fn enter(&self, step: Step) {
         *lock(&self.step) = step;
     }
 
@@ -65,21 +65,21 @@ impl Progress {
         *lock(&self.step)
     }
 
-    pub(super) fn connected(&self, to: SocketAddr) {
+    pub(crate) fn connected(&self, to: SocketAddr) {
         let mut all = lock(&self.connections);
         if !all.contains(&to) && all.len() < MAX_CONNECTIONS_SHOWN {
             all.push(to);
         }
     }
 
-    pub(super) fn connections(&self) -> Vec<SocketAddr> {
+    pub(crate) fn connections(&self) -> Vec<SocketAddr> {
         lock(&self.connections).clone()
     }
 }
 
 /// Why a copy ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Stalled {
+pub(crate) enum Stalled {
     #[error("Connection timed out: no data in {0:?} after the request")]
     NoFirstByte(Duration),
     #[error("Connection timed out: no progress in {0:?}")]
@@ -92,7 +92,7 @@ pub(super) enum Stalled {
 
 /// Looks at a copy from time to time.
 #[derive(Debug)]
-pub(super) struct StallClock {
+pub(crate) struct StallClock {
     stall: Duration,
     step: Step,
     bytes: u64,
@@ -103,12 +103,12 @@ pub(super) struct StallClock {
 }
 
 impl StallClock {
-    pub(super) fn new(stall: Duration) -> Self {
+    pub(crate) fn new(stall: Duration) -> Self {
         Self { stall, step: Step::Asking, bytes: 0, changed: Duration::ZERO, interval: Default::default() }
     }
 
     /// What is to be said at `now`, since the copy began.
-    pub(super) fn check(&mut self, now: Duration, progress: &Progress) -> Result<(), Stalled> {
+    pub(crate) fn check(&mut self, now: Duration, progress: &Progress) -> Result<(), Stalled> {
         let (step, bytes) = (progress.step(), progress.bytes());
         if step != self.step {
             (self.step, self.interval) = (step, (now, bytes));

@@ -12,18 +12,18 @@ const SCHEMES: [(&str, bool); 4] = [("https", true), ("davs", true), ("http", fa
 
 /// An address on another server.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct RemoteUrl {
-    pub(super) is_encrypted: bool,
+pub(crate) struct RemoteUrl {
+    pub(crate) is_encrypted: bool,
     /// In lower case; a literal IPv6 address has no brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     path: String,
     query: Option<String>,
 }
 
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum BadUrl {
+pub(crate) enum BadUrl {
     #[error("it is no URL")]
     Syntax,
     #[error("the scheme must be https, http, davs or dav")]
@@ -33,7 +33,7 @@ pub(super) enum BadUrl {
 }
 
 impl RemoteUrl {
-    pub(super) fn parse(text: &str) -> Result<Self, BadUrl> {
+    pub(crate) fn parse(text: &str) -> Result<Self, BadUrl> {
         let (scheme, _) = text.split_once("://").ok_or(BadUrl::Syntax)?;
         let known = SCHEMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(scheme));
         let (_, is_encrypted) = *known.ok_or(BadUrl::Scheme)?;
@@ -49,7 +49,7 @@ impl RemoteUrl {
     }
 
     /// Where `Location` leads from here (RFC 9110, 10.2.2).
-    pub(super) fn redirected(&self, location: &str) -> Result<Self, BadUrl> {
+    pub(crate) fn redirected(&self, location: &str) -> Result<Self, BadUrl> {
         // A fragment is for browsers.
         let location = location.split('#').next().unwrap_or_default();
         if location.contains("://") && !location.starts_with('/') {
@@ -67,7 +67,7 @@ impl RemoteUrl {
     }
 
     /// The host as a header names it.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let host = match self.address() {
             Some(IpAddr::V6(ip)) => format!("[{ip}]"),
             _ => self.host.clone(),
@@ -77,21 +77,21 @@ impl RemoteUrl {
     }
 
     /// The target of a request for it.
-    pub(super) fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         self.query.as_ref().map_or(self.path.clone(), |query| format!("{}?{query}", self.path))
     }
 
-    pub(super) fn query(&self) -> Option<&str> {
+    pub(crate) fn query(&self) -> Option<&str> {
         self.query.as_deref()
     }
 
     /// Its host, if that is an address.
-    pub(super) fn address(&self) -> Option<IpAddr> {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
     /// Whether headers that are for one may be sent to the other: it is the same server, and no less encrypted.
-    pub(super) fn is_same_server(&self, first: &Self) -> bool {
+    pub(crate) fn is_same_server(&self, first: &Self) -> bool {
         (&self.host, self.port, self.is_encrypted) == (&first.host, first.port, first.is_encrypted)
     }
 }

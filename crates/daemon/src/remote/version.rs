@@ -1,18 +1,18 @@
 //! Which version of a file another server has.
 
-use super::remote::RemoteReply;
+use super::session::RemoteReply;
 use axum::http::header::{CONTENT_LENGTH, ETAG, HeaderName, LAST_MODIFIED};
 
 /// The object at the source: the same as long as nothing that two replies both say of it differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SourceVersion {
-    pub(super) size: Option<u64>,
+pub(crate) struct SourceVersion {
+    pub(crate) size: Option<u64>,
     etag: Option<String>,
     modified: Option<String>,
 }
 
 impl SourceVersion {
-    pub(super) fn of(reply: &RemoteReply) -> Self {
+    pub(crate) fn of(reply: &RemoteReply) -> Self {
         let text = |name: HeaderName| reply.text(&name).map(str::to_owned);
         Self {
             size: reply.text(&CONTENT_LENGTH).and_then(|text| text.trim().parse().ok()),
@@ -22,12 +22,12 @@ impl SourceVersion {
         }
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         same(self.size.as_ref(), other.size.as_ref()) && self.is_of_part(other)
     }
 
     /// The same, of a reply that has a part of it.
-    pub(super) fn is_of_part(&self, other: &Self) -> bool {
+    pub(crate) fn is_of_part(&self, other: &Self) -> bool {
         same(self.etag.as_ref(), other.etag.as_ref()) && same(self.modified.as_ref(), other.modified.as_ref())
     }
 }
