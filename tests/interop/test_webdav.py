@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -531,6 +532,28 @@ def xrootd():
     shutil.rmtree(top)
 
 
+def test_the_command_downloads_from_a_server_without_ranges(skyhaul, data, tmp_path):
+    """Python's own server: no ranges, no checksum, no WebDAV."""
+    del skyhaul  # it is there
+    port, whole = free_port(), data.read_bytes()
+    served = subprocess.Popen([sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(tmp_path)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        url, end = f"http://127.0.0.1:{port}", time.monotonic() + 60
+        while subprocess.run(["curl", "--silent", "--output", "/dev/null", url], check=False).returncode != 0:
+            assert served.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        said = call(BINARY, "copy", "--quiet", "--range", "256KiB", f"{url}/data", tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == whole and "gives no checksum" in said, said
+        assert int((tmp_path / "got").stat().st_mtime) == int(data.stat().st_mtime)
+        call(BINARY, "copy", "--quiet", f"{url}/data", tmp_path / "got", "--exists", "skip")
+        said = call(BINARY, "copy", "--quiet", f"{url}/", f"{tmp_path}/all/", expect=[2])
+        assert "does not list" in said, said
+    finally:
+        served.kill()
+        served.wait()
+
+
 def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
     del skyhaul  # it is there
     program("curl", "curl")
@@ -554,6 +577,25 @@ def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
         assert (site.root / "from-xrootd").read_bytes() == whole
         head = call("curl", "--silent", "--head", "--header", "Want-Digest: adler32", f"{site.url}/from-xrootd")
         assert f"Digest: adler32={adler32(whole)}" in head
+        # The command: from XRootD, a file and a tree; and each of them asked to copy.
+        (root / "t/sub").mkdir(parents=True)
+        for name in ("t/f", "t/sub/g"):
+            (root / name).write_bytes(whole)
+        copy = (BINARY, "copy", "--quiet", "--range", "256KiB", "--streams", "3")
+        said = call(*copy, f"{url}/f", tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == whole and "no checksum" not in said, said
+        call(*copy, f"{url}/t", f"{tmp_path}/tree/")
+        assert (tmp_path / "tree/t/sub/g").read_bytes() == whole and (tmp_path / "tree/t/f").read_bytes() == whole
+        call(*copy, f"{url}/t", f"{tmp_path}/tree/", "--verify")
+        said = call(*copy, f"{url}/none", tmp_path / "none", expect=[2])
+        assert "No such file or directory" in said and not (tmp_path / "none").exists(), said
+        between = (BINARY, "copy", "--quiet", "--third-party", "--streams", "2")
+        call(*between, f"{url}/t", f"{site.url}/")
+        assert (site.root / "t/sub/g").read_bytes() == whole
+        call(*between, f"{site.url}/f", f"{url}/by-command")
+        assert (root / "by-command").read_bytes() == whole
+        call(*between, "--mode", "push", f"{url}/f", f"{site.url}/sent-by-command")
+        assert (site.root / "sent-by-command").read_bytes() == whole
         # What XRootD does not have, or does not allow.
         said = call("curl", "--silent", "--include", "--request", "COPY", "--header", f"Source: {url}/none", f"{site.url}/none")
         assert said.startswith("HTTP/1.1 404") and "No such file or directory" in said, said

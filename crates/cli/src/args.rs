@@ -41,7 +41,7 @@ pub(crate) use balance::{
 pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, PacketPathArgs, Verb, described};
 pub(crate) use config::ConfigPaths;
-pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat};
+pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyModeArg, CopyServeArgs, CopyWhat};
 pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};

@@ -33,6 +33,7 @@ pub mod station;
 mod tls;
 pub mod tokens;
 pub mod vsi;
+pub mod web_copy;
 pub mod webdav;
 
 pub use ejfat::client::{self, ControlPlane};

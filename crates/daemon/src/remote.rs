@@ -3,15 +3,19 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `url`, `addresses` | where a server is, and whether it may be reached |
+//! | `url`, `request_path`, `addresses` | where a server and a file are, and whether the server may be reached |
 //! | `session` | connections, TLS, requests, redirects, refusals |
-//! | `version`, `digests` | which version of a file a server has, and its digests |
+//! | `source`, `version`, `digests` | what a server says of a file, which version of it, and its digests |
+//! | `multistatus` | what a directory has |
 //! | `failure`, `progress` | failures in words that engines know; how far a transfer is, and the clocks that end one |
 
 pub(crate) mod addresses;
 pub(crate) mod digests;
 pub(crate) mod failure;
+pub(crate) mod multistatus;
 pub(crate) mod progress;
+pub(crate) mod request_path;
 pub(crate) mod session;
+pub(crate) mod source;
 pub(crate) mod url;
 pub(crate) mod version;

@@ -7,7 +7,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `request_path`, `byte_ranges`, `conditions`, `properties` | what heads and bodies say, without any input or output |
+//! | `byte_ranges`, `conditions`, `properties` | what heads and bodies say, without any input or output |
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
 //! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
@@ -39,7 +39,6 @@ mod pulling;
 mod pushing;
 mod receiving;
 mod recordings;
-pub(crate) mod request_path;
 mod roots;
 mod sending;
 mod streams;
@@ -54,6 +53,7 @@ pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
 use crate::remote::failure::Failure;
+use crate::remote::request_path::RequestPath;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
 use crate::tokens::Use;
@@ -69,7 +69,6 @@ use copies::Copies;
 use door::{Door, RECORDINGS, next_data};
 use issuers::Issuers;
 use recordings::Recordings;
-use request_path::RequestPath;
 use roots::Root;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;

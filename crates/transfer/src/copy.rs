@@ -20,6 +20,8 @@
 //! absolute path, no link is followed ([`Tree`](skyhaul_io::disk::Tree)), and below what was asked for. Nothing is
 //! encrypted, and ranges are protected against damage, not against someone on the path.
 //!
+//! Files of servers that speak another protocol are received by the same writer, journal and rules: [`fetch()`].
+//!
 //! Limits: owners, access lists, extended attributes and hard links are not copied; nor are FIFOs, sockets and devices, and
 //! set-user-ID, set-group-ID and sticky bits, which are named in the report. At most a million names at a time, and the memory
 //! and sessions that its budget allows.
@@ -29,6 +31,7 @@ mod client;
 mod control;
 mod destination;
 mod digest;
+mod fetch;
 mod flows;
 pub mod journal;
 mod manifest;
@@ -51,9 +54,11 @@ mod writer;
 pub use activity::CopyActivity;
 pub use client::{Copied, CopyReport, Failed, copy, remote};
 pub use control::Progress;
-pub use message::{Bounds, DestinationSpace, Exists, MeasuredRate, Origin, Side, TrialResult};
+pub use fetch::{FetchError, RangeBody, RangeServer, ServedFile, back_off, fetch};
+pub use manifest::is_temporary;
+pub use message::{Bounds, DestinationSpace, Exists, MeasuredRate, Origin, Side, SourceSizes, TrialResult};
 pub use options::{CopyOptions, LiveLimit, Tuning};
-pub use path::{PathTrial, SourceSizes, source_sizes, try_path};
+pub use path::{PathTrial, source_sizes, try_path};
 pub use plan::Plan;
 pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
 pub use serve::CopyService;

@@ -3463,13 +3463,36 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy)
-            opts="-q -h -V --token-file --port --exists --flows --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
+            opts="-q -h -V --token-file --plain-token --ca --third-party --mode --source-token-file --port --exists --streams --flows --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "pull push" -- "${cur}"))
+                    return 0
+                    ;;
+                --source-token-file)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
                         oldifs="$IFS"
@@ -3493,6 +3516,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -884,12 +884,16 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "write" -d 'Write to memory of another host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "read" -d 'Read from memory of another host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l port -d 'Port of the server' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server. With URLs, a bearer token, if the server requires one' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l ca -d 'File or directory with the certificate authorities of URLs, in place of the system\'s' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l mode -d 'Which server is asked [default: the destination pulls, or if it cannot, the source pushes]' -r -f -a "pull\t'The destination fetches'
+push\t'The source sends'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l source-token-file -d 'File with the bearer token of the source, if it is not that of --token-file' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l port -d 'Port of the server (default: 14301); a URL has its own' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do if the destination file exists and differs. Files of equal size and time are taken as equal, unless the source changed after it was copied: then both are read' -r -f -a "fail\t'Skip this file and fail'
 skip\t'Keep it'
 replace\t'Replace it once the new one is complete'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -d 'Number of connections' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -l streams -d 'Number of connections' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l window -d 'Socket buffers of each connection (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l limit -d 'Maximum total rate of all connections' -r
@@ -899,8 +903,10 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_see
 uring\t'io_uring'
 plain\t'pwrite'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plain-token -d 'Send the token of a URL over the network without TLS'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l third-party -d 'Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plan -d 'First measure disks and path for a few seconds and predict the rate; compare at the end'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, without copying'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, without copying. With URLs, count files and bytes'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l verify -d 'Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l buffered -d 'Through the page cache at both ends'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l json -d 'Print one JSON report on standard output at the end'

@@ -37,21 +37,36 @@ pub(crate) enum CopyWhat {
 #[derive(Args, Debug)]
 pub(crate) struct CopyFilesArgs {
     /// Sources, then destinations: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
-    /// directory, the second into the second, and so on in turn
+    /// directory, the second into the second, and so on in turn. Or URLs (https, http, davs, dav), and a directory or the name of a file
     #[arg(required = true, num_args = 2.., value_name = "SRC... DIR", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) paths: Vec<OsString>,
-    /// File with the token of the server
-    #[arg(long, value_name = "FILE", required = true, value_hint = ValueHint::FilePath, help_heading = SOURCE)]
+    /// File with the token of the server. With URLs, a bearer token, if the server requires one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) token_file: Option<PathBuf>,
-    /// Port of the server
-    #[arg(long, value_name = "PORT", default_value_t = skyhaul_transfer::copy::PORT, help_heading = DESTINATION)]
-    pub(crate) port: u16,
+    /// Send the token of a URL over the network without TLS
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) plain_token: bool,
+    /// File or directory with the certificate authorities of URLs, in place of the system's
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) third_party: bool,
+    /// Which server is asked [default: the destination pulls, or if it cannot, the source pushes]
+    #[arg(long, value_enum, requires = "third_party", help_heading = SOURCE)]
+    pub(crate) mode: Option<CopyModeArg>,
+    /// File with the bearer token of the source, if it is not that of --token-file
+    #[arg(long, value_name = "FILE", requires = "third_party", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
+    pub(crate) source_token_file: Option<PathBuf>,
+    /// Port of the server (default: 14301); a URL has its own
+    #[arg(long, value_name = "PORT", help_heading = DESTINATION)]
+    pub(crate) port: Option<u16>,
     /// What to do if the destination file exists and differs. Files of equal size and time are taken as equal, unless the
     /// source changed after it was copied: then both are read
     #[arg(long, value_enum, default_value_t = CopyExistsArg::Fail, help_heading = DESTINATION)]
     pub(crate) exists: CopyExistsArg,
     /// Number of connections
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = up_to::<usize>(FLOWS, "4 to 16 are usual"), help_heading = PACE)]
+    #[arg(long, visible_alias = "streams", value_name = "N", default_value_t = 4, value_parser = up_to::<usize>(FLOWS, "4 to 16 are usual"), help_heading = PACE)]
     pub(crate) flows: usize,
     /// Socket buffers of each connection (default: the system's)
     #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 64MiB"), help_heading = PACE)]
@@ -65,7 +80,7 @@ pub(crate) struct CopyFilesArgs {
     /// First measure disks and path for a few seconds and predict the rate; compare at the end
     #[arg(long, help_heading = PACE)]
     pub(crate) plan: bool,
-    /// Predict as with --plan, without copying
+    /// Predict as with --plan, without copying. With URLs, count files and bytes
     #[arg(long, help_heading = PACE)]
     pub(crate) dry_run: bool,
     /// Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs
@@ -110,6 +125,14 @@ pub(crate) struct CopyServeArgs {
     /// Print one JSON report on standard output at the end
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CopyModeArg {
+    /// The destination fetches
+    Pull,
+    /// The source sends
+    Push,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

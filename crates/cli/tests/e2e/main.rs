@@ -44,4 +44,5 @@ mod third_party;
 mod transfers;
 mod transports;
 mod vsi;
+mod web_copy;
 mod webdav;

@@ -70,7 +70,7 @@ fn nothing_is_left(files: &Files, name: &str) {
 }
 
 /// A station with a token, and the header that shows it.
-fn with_token(more: &str) -> (Files, String) {
+pub(crate) fn with_token(more: &str) -> (Files, String) {
     let site = Site::new(1);
     let token = site.disks[0].parent().unwrap().join("token");
     let files = Files::of(site, &format!("token_file = '{}'\n{more}", token.display()));
@@ -285,7 +285,7 @@ fn a_source_that_breaks_its_word_leaves_nothing() {
 }
 
 /// The answer of a source that sends ranges of these bytes.
-fn ranged(head: &str, data: &[u8], more: &str) -> Vec<u8> {
+pub(crate) fn ranged(head: &str, data: &[u8], more: &str) -> Vec<u8> {
     let size = data.len();
     let Some(range) = head.split("Range: bytes=").nth(1).filter(|_| head.starts_with("GET")) else {
         return format!("HTTP/1.1 200 OK\r\nAccept-Ranges: bytes\r\n{more}Content-Length: {size}\r\n\r\n")

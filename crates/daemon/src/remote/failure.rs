@@ -9,10 +9,22 @@ use axum::response::{IntoResponse, Response};
 use skyhaul::core::hint::Hint;
 use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
 /// Numbers of errors that the standard library has no stable name for.
 const ELOOP: i32 = 40;
 const EDQUOT: i32 = 122;
+
+/// Whether a request to another server may succeed later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Retry {
+    #[default]
+    Never,
+    /// Its server says so, and when.
+    After(Option<Duration>),
+    /// The connection failed.
+    Reconnect,
+}
 
 /// Why a request is not carried out.
 #[derive(Debug)]
@@ -22,16 +34,26 @@ pub(crate) struct Failure {
     /// The condition of RFC 4918 (16), an element in `DAV:`.
     condition: Option<&'static str>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    retry: Retry,
 }
 
 impl Failure {
     pub(crate) fn new(status: u16, text: impl Display) -> Self {
         let text = text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Self { status, text, condition: None, headers: Vec::new() }
+        Self { status, text, condition: None, headers: Vec::new(), retry: Retry::Never }
     }
 
     pub(crate) fn bad(text: impl Display) -> Self {
         Self::new(400, text)
+    }
+
+    /// The same, of a request that may succeed later.
+    pub(crate) fn retried(self, retry: Retry) -> Self {
+        Self { retry, ..self }
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.retry
     }
 
     /// The reason.

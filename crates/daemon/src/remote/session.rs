@@ -8,11 +8,13 @@
 //! which it redirects, and never from https to http. No text here has them, or the query of a URL.
 
 use super::addresses::{AddressBlock, judge};
-use super::failure::Failure;
+use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use axum::http::header::{
+    ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -24,7 +26,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
@@ -124,6 +126,7 @@ impl RemoteAccess {
                 }
                 Ok(Err(error)) => {
                     Failure::new(502, format_args!("{host} ({at}): {}", super::failure::plain(&error)))
+                        .retried(Retry::Reconnect)
                 }
                 Err(_) => timed_out(format_args!("{host} ({at}) did not accept a connection")),
             };
@@ -155,7 +158,7 @@ impl RemoteAccess {
 }
 
 fn timed_out(what: impl std::fmt::Display) -> Failure {
-    Failure::new(504, format_args!("Connection timed out: {what}"))
+    Failure::new(504, format_args!("Connection timed out: {what}")).retried(Retry::Reconnect)
 }
 
 /// The authorities of certificates.
@@ -343,6 +346,7 @@ impl RemoteSession {
     fn broken(&self, url: &RemoteUrl, error: &dyn std::error::Error) -> Failure {
         let why = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
         Failure::new(502, format_args!("Remote I/O error: the {} {}: {why}", self.side, url.authority()))
+            .retried(Retry::Reconnect)
     }
 
     async fn open(&self, url: &RemoteUrl) -> Result<Open, Failure> {
@@ -398,6 +402,16 @@ impl RemoteSession {
         }
     }
 
+    /// Asks for another file from now on; its connection stays, if that is on the same server.
+    pub(crate) fn turn_to(&mut self, url: &RemoteUrl) {
+        self.url = url.clone();
+    }
+
+    /// Sends more headers to the server of this session, and to no other.
+    pub(crate) fn pass(&mut self, headers: &HeaderMap) {
+        headers.iter().for_each(|(name, value)| drop(self.passed.insert(name.clone(), value.clone())));
+    }
+
     /// Another one with the same server.
     pub(crate) fn another(&self) -> Self {
         Self::new(&self.access, self.side, (&self.url, &self.passed), &self.progress)
@@ -419,7 +433,12 @@ impl RemoteSession {
         };
         let end = if said.is_empty() { String::new() } else { format!(": {said}") };
         let (side, at) = (self.side, reply.from.authority());
+        let retry = match reply.status.as_u16() {
+            408 | 429 | 500 | 502 | 503 | 504 => Retry::After(retry_after(&reply)),
+            _ => Retry::Never,
+        };
         Failure::new(status, format_args!("{words}: the {side} {at} answered {}{end}", reply.status))
+            .retried(retry)
     }
 
     /// A text of the other server, without what it should not repeat.
@@ -444,9 +463,16 @@ fn without_body(request: &Request<Body>) -> Request<Body> {
     same
 }
 
+/// How long a server asks to wait (RFC 9110, 10.2.3).
+fn retry_after(reply: &RemoteReply) -> Option<Duration> {
+    let text = reply.text(&RETRY_AFTER)?.trim();
+    let until = || httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok();
+    text.parse().ok().map(Duration::from_secs).or_else(until)
+}
+
 impl RemoteReply {
     /// Its first bytes.
-    pub(super) async fn beginning(&mut self, most: usize) -> Vec<u8> {
+    pub(crate) async fn beginning(&mut self, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < most
             && let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await

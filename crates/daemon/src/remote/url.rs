@@ -2,6 +2,7 @@
 //!
 //! Limits: no user name or password, no fragment. What is shown of it has no query: that may hold a key.
 
+use super::request_path::{BadPath, RequestPath};
 use axum::http::Uri;
 use axum::http::uri::Authority;
 use std::fmt::{self, Display, Formatter};
@@ -76,9 +77,30 @@ impl RemoteUrl {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
+    /// All of it, with its query, for another server.
+    pub(crate) fn text(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority(), self.target())
+    }
+
     /// The target of a request for it.
     pub(crate) fn target(&self) -> String {
         self.query.as_ref().map_or(self.path.clone(), |query| format!("{}?{query}", self.path))
+    }
+
+    /// Its path, decoded.
+    pub(crate) fn names(&self) -> Result<RequestPath, BadPath> {
+        RequestPath::parse(&self.path)
+    }
+
+    /// Another path on its server, without a query.
+    pub(crate) fn at(&self, path: &RequestPath, is_directory: bool) -> Self {
+        Self { path: path.href(is_directory), query: None, ..self.clone() }
+    }
+
+    /// Whether it names a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.path.ends_with('/')
     }
 
     pub(crate) fn query(&self) -> Option<&str> {

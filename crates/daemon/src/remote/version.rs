@@ -22,6 +22,16 @@ impl SourceVersion {
         }
     }
 
+    /// Its entity tag, if that tells bytes apart.
+    pub(crate) fn etag(&self) -> Option<&str> {
+        self.etag.as_deref()
+    }
+
+    /// When it changed last, as the server says it.
+    pub(crate) fn modified(&self) -> Option<&str> {
+        self.modified.as_deref()
+    }
+
     pub(crate) fn is(&self, other: &Self) -> bool {
         same(self.size.as_ref(), other.size.as_ref()) && self.is_of_part(other)
     }

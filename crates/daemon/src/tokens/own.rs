@@ -9,7 +9,7 @@
 
 use super::error::Profile;
 use super::scope::Grants;
-use crate::webdav::request_path::RequestPath;
+use crate::remote::request_path::RequestPath;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::digest::{SHA256, digest};

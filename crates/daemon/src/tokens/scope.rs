@@ -10,7 +10,7 @@
 //! ends with `/` is one of a directory: no file of that name is read or written.
 
 use super::error::{Profile, TokenError};
-use crate::webdav::request_path::RequestPath;
+use crate::remote::request_path::RequestPath;
 
 /// Most scopes of a token.
 const MAX_SCOPES: usize = 256;

@@ -4,7 +4,7 @@ use super::error::{Profile, TokenError};
 use super::scope::Grants;
 use super::signed::{Claims, SignedToken};
 use super::web_keys::WebKeys;
-use crate::webdav::request_path::RequestPath;
+use crate::remote::request_path::RequestPath;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far clocks may differ.

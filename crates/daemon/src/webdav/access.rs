@@ -9,7 +9,7 @@
 
 use crate::remote::failure::{Failure, scope_failure};
 use super::issuers::Issuers;
-use super::request_path::RequestPath;
+use crate::remote::request_path::RequestPath;
 use crate::http::Connection;
 use crate::rights::{Denied, Rights, bearer};
 use crate::tokens::{Holder, TokenError, Use};

@@ -6,10 +6,10 @@
 use super::door::{Door, Target};
 use super::outgoing::{BodyReader, Part};
 use super::place::Place;
-use super::request_path::RequestPath;
 use super::roots::WebDavRules;
 use super::sending::{MAX_LISTED, Object};
 use crate::remote::failure::Failure;
+use crate::remote::request_path::RequestPath;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use skyhaul::io::disk::tree::Kind;

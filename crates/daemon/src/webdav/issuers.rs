@@ -13,7 +13,7 @@ use crate::remote::addresses::AddressBlock;
 use super::kept_keys;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
-use super::request_path::RequestPath;
+use crate::remote::request_path::RequestPath;
 use crate::tokens::{Holder, IssuerRules, MAX_KEYS_BYTES, SignedToken, TokenError, TokenKey, WebKeys};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;

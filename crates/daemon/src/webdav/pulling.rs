@@ -12,13 +12,14 @@ use super::receiving::{begin, check, finish, receive};
 use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
-use crate::remote::digests::{Algorithm, DigestSet, expected};
+use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::Failure;
 use crate::remote::progress::{Progress, Step};
 use crate::remote::session::{RemoteBody, RemoteSession};
+use crate::remote::source::{Found, WANTED, find};
 use crate::remote::version::SourceVersion;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use axum::http::header::TRANSFER_ENCODING;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use http_body::Frame;
@@ -26,25 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
-
-/// Time for the source to say what it has, and to compute a digest of it that must be compared, or that need not be.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-const REQUIRED_DIGEST_TIMEOUT: Duration = Duration::from_secs(300);
-const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Digests that the source is asked for; without weights, which old servers do not know.
-pub(super) const WANTED: &str = "adler32,crc32c,md5,sha-256";
-pub(super) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
-
-/// What the source has.
-struct Found {
-    version: SourceVersion,
-    digests: DigestSet,
-    /// It sends ranges.
-    has_ranges: bool,
-}
 
 /// The reply to COPY with `Source`.
 pub(super) async fn pull(
@@ -72,7 +55,7 @@ pub(super) async fn pull(
     };
     let progress = Arc::new(Progress::default());
     let mut source = RemoteSession::new(&door.remote, "source", (&order.url, &order.passed), &progress);
-    let found = used_while(connection, find(&mut source, order.verify)).await?;
+    let found = used_while(connection, find(&mut source, order.verify, WANTED)).await?;
     let stated = agreed(&order, &found.digests)?;
     let upload = {
         let (place, headers, size) = (place.clone(), headers.clone(), found.version.size);
@@ -92,43 +75,6 @@ pub(super) async fn pull(
         async move { pull.run((place, headers), upload, (found.version, stated), overwrite, &progress).await }
     };
     Ok(third_party::reply(connection, progress, door.stall, work, async {}))
-}
-
-/// Asks the source what it has.
-async fn find(source: &mut RemoteSession, verify: Option<bool>) -> Result<Found, Failure> {
-    let want: HeaderMap = [(WANT_DIGEST, HeaderValue::from_static(WANTED))].into_iter().collect();
-    let late = || Failure::new(504, "Connection timed out: the source did not answer HEAD");
-    let mut asked = None;
-    if verify != Some(false) {
-        let time = if verify == Some(true) { REQUIRED_DIGEST_TIMEOUT } else { DIGEST_TIMEOUT };
-        match timeout(time, source.ask(Method::HEAD, &want)).await {
-            Ok(reply) => {
-                // Servers that cannot give a digest may refuse the whole request.
-                let reply = reply?;
-                let is_final =
-                    reply.status.is_success() || matches!(reply.status.as_u16(), 401 | 403 | 404 | 410);
-                asked = Some(reply).filter(|_| is_final || verify == Some(true));
-            }
-            Err(_) if verify == Some(true) => return Err(late()),
-            Err(_) => {}
-        }
-    }
-    let reply = match asked {
-        Some(reply) => reply,
-        None => {
-            timeout(HEAD_TIMEOUT, source.ask(Method::HEAD, &HeaderMap::new())).await.map_err(|_| late())??
-        }
-    };
-    if reply.status != StatusCode::OK {
-        return Err(source.refusal(reply).await);
-    }
-    // What cannot be read cannot be compared.
-    let digests = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
-    let has_ranges = reply.text(&ACCEPT_RANGES).is_some_and(|text| text.trim().eq_ignore_ascii_case("bytes"));
-    let found =
-        Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default(), has_ranges };
-    source.keep(reply);
-    Ok(found)
 }
 
 /// The digests that what arrives must have: those of the source, and those that the client states.

@@ -11,7 +11,6 @@
 use super::copies::CopyPlace;
 use super::door::{Door, Target, used_while};
 use super::outgoing::Part;
-use super::pulling::{WANT_DIGEST, WANTED};
 use super::sending::{self, Object};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
@@ -19,6 +18,7 @@ use crate::remote::digests::{Algorithm, DigestSet, Digester, expected};
 use crate::remote::failure::Failure;
 use crate::remote::progress::{Progress, Step};
 use crate::remote::session::{RemoteReply, RemoteSession};
+use crate::remote::source::{WANT_DIGEST, WANTED};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
     CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,

@@ -9,11 +9,11 @@ use super::conditions::{self, Outcome, Version};
 use super::door::{Door, Target};
 use super::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part, Source};
 use super::recordings::{RecordingFile, Recordings};
-use super::request_path::escaped;
 use super::roots::{Root, etag, is_as_it_was, keep_digests, kept_digests, modified};
 use crate::http::Connection;
 use crate::remote::digests::{Algorithm, DigestSet, Digester, wanted};
 use crate::remote::failure::{Failure, scope_failure};
+use crate::remote::request_path::escaped;
 use axum::body::{Body, Bytes};
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,

@@ -135,6 +135,10 @@ fn passed(headers: &HeaderMap) -> Result<HeaderMap, Failure> {
         let Some(parsed) = parsed.ok().filter(|name| !NOT_PASSED.contains(&name.as_str())) else {
             return Err(Failure::bad(format_args!("the header `{name}` is not passed on")));
         };
+        // In both forms, for servers that know one of them.
+        if all.get(&parsed) == Some(&value) {
+            continue;
+        }
         bytes += name.len() + value.len();
         if all.len() == MAX_PASSED || bytes > MAX_PASSED_BYTES {
             let text = format_args!(

@@ -3,7 +3,7 @@
 use super::control::{Outcome, Progress, of_peer};
 use super::destination::Destination;
 use super::manifest::{Manifest, Root};
-use super::message::{Bounds, Done, Entry, Side, What};
+use super::message::{Bounds, Done, Entry, Side, SourceSizes, What};
 use super::options::{Account, CopyOptions};
 use super::plan::{self, Plan};
 use super::session::{LocalEnd, Purpose, Ran, run};
@@ -77,7 +77,7 @@ pub(super) fn local_roots(sources: &[PathBuf], into: usize) -> io::Result<Vec<Ro
     sources.iter().enumerate().map(root).collect()
 }
 
-fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> {
+pub(super) fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> {
     let into = |path: &PathBuf| {
         let failed = |error: &io::Error| skyhaul_io::file::failed("copy into", path, error);
         let (base, rest) = match options.dry_run || options.verify {
@@ -109,7 +109,7 @@ fn is_kept(done: &Done, entry: &Entry) -> bool {
     done.kept && matches!(entry.what, What::File { .. })
 }
 
-fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duration) -> CopyReport {
+pub(super) fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, rtt: Duration) -> CopyReport {
     let (sender, receiver) = if options.pull {
         (outcome.theirs.clone(), outcome.mine.clone())
     } else {
@@ -257,8 +257,14 @@ pub struct CopyReport {
     pub dropped_bits: Vec<PathBuf>,
     /// Files that were not copied, or differ.
     pub failed: Vec<Failed>,
+    /// Of these, the server gave no checksum: they have its size, and nothing else was compared.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unchecked: Vec<PathBuf>,
     /// FIFOs, sockets and devices, which are not copied.
     pub special: Vec<PathBuf>,
+    /// What there is to copy, if that was all that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub to_copy: Option<SourceSizes>,
     /// The prediction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub plan: Option<Plan>,

@@ -14,7 +14,7 @@
 //! the same directory, and is never copied itself.
 
 use super::manifest::{JOURNAL_SUFFIX, TEMPORARY_PREFIX, beside};
-use super::message::{DestinationSpace, Entry, Exists, What};
+use super::message::{DestinationSpace, Entry, Exists, SPACE_HINT, What};
 use super::options::Tuning;
 use super::target::Target;
 use skyhaul::auth::{hex, random};
@@ -264,6 +264,22 @@ fn target(
     replace: bool,
 ) -> io::Result<Arc<Target>> {
     Target::new(entry.clone(), tree.clone(), path, rules.range, replace).map(Arc::new)
+}
+
+/// Whether there is room for it now; what it has on the disk already is not needed again.
+pub(super) fn fits(into: &Destination, verdict: Verdict) -> io::Result<Verdict> {
+    let (Verdict::Wanted(target) | Verdict::Check(target)) = &verdict else { return Ok(verdict) };
+    let directory = into.tree.path().join(&into.path);
+    let free = free_bytes(&directory).or_else(|_| free_bytes(into.tree.path()));
+    let Ok(free) = free else { return Ok(verdict) };
+    let stored = target.tree.status(&target.part()).ok().flatten().map_or(0, |part| part.stored);
+    let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
+    let needs = if sparse { 0 } else { target.identity.size.saturating_sub(stored) };
+    if needs > free {
+        let text = format!("{needs} bytes needed, {free} bytes free{SPACE_HINT}");
+        return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+    }
+    Ok(verdict)
 }
 
 /// A file that must come.

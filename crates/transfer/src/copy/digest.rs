@@ -1,4 +1,4 @@
-//! CRC-32C of files, from what is on the disk or from ranges as they come.
+//! Checksums of files, from what is on the disk or from ranges as they come.
 //!
 //! ```text
 //!   ranges in any order ─▶ Digest: folds those that follow each other, keeps the others ─▶ CRC-32C of the file
@@ -19,30 +19,56 @@ const READ_BYTES: u64 = 1 << 20;
 /// Reads in flight.
 const READ_DEPTH: usize = 4;
 
-/// CRC-32C of numbered pieces that come in any order. Memory is that of the pieces that came too early.
-#[derive(Clone, Debug, Default)]
+/// A checksum of numbered pieces that come in any order. Memory is that of the pieces that came too early.
+#[derive(Clone, Debug)]
 pub(super) struct Digest {
-    crc: u32,
+    /// That of the pieces so far, which is that of no bytes at first.
+    value: u32,
+    combine: fn(u32, u32, u64) -> u32,
     next: u64,
     early: BTreeMap<u64, (u32, u64)>,
 }
 
+impl Default for Digest {
+    /// CRC-32C.
+    fn default() -> Self {
+        let combine = |first, second, bytes| crc32c::crc32c_combine(first, second, bytes as usize);
+        Self { value: 0, combine, next: 0, early: BTreeMap::new() }
+    }
+}
+
 impl Digest {
-    /// Adds piece `number`, with its CRC-32C and length.
-    pub(super) fn add(&mut self, number: u64, crc: u32, bytes: u64) {
+    /// Adler-32 (RFC 1950, 8.2).
+    pub(super) fn adler32() -> Self {
+        Self { value: 1, combine: combined_adler32, ..Self::default() }
+    }
+
+    /// Adds piece `number`, with its checksum and length.
+    pub(super) fn add(&mut self, number: u64, checksum: u32, bytes: u64) {
         if number >= self.next {
-            self.early.insert(number, (crc, bytes));
+            self.early.insert(number, (checksum, bytes));
         }
-        while let Some((crc, bytes)) = self.early.remove(&self.next) {
-            self.crc = crc32c::crc32c_combine(self.crc, crc, bytes as usize);
+        while let Some((checksum, bytes)) = self.early.remove(&self.next) {
+            self.value = (self.combine)(self.value, checksum, bytes);
             self.next += 1;
         }
     }
 
     /// The digest, if all `pieces` pieces were added.
     pub(super) fn of(&self, pieces: u64) -> Option<u32> {
-        (self.next == pieces && self.early.is_empty()).then_some(self.crc)
+        (self.next == pieces && self.early.is_empty()).then_some(self.value)
     }
+}
+
+/// Adler-32 of bytes with the checksum `first`, and `bytes` bytes with the checksum `second` behind them.
+fn combined_adler32(first: u32, second: u32, bytes: u64) -> u32 {
+    const MODULUS: u64 = 65_521;
+    let halves = |of: u32| (u64::from(of & 0xffff), u64::from(of >> 16));
+    let ((a1, b1), (a2, b2), length) = (halves(first), halves(second), bytes % MODULUS);
+    // The sum of the second part began at 1 by itself, and begins at that of the first part here.
+    let a = (a1 + a2 + MODULUS - 1) % MODULUS;
+    let b = (b1 + b2 + length * (a1 + MODULUS - 1)) % MODULUS;
+    ((b << 16) | a) as u32
 }
 
 /// The CRC-32C of a number of zeros.
@@ -245,6 +271,25 @@ fn settle(end: Ended, pieces: &mut VecDeque<Piece>, first: u64) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn adler32_of_pieces_in_any_order_is_that_of_the_whole() {
+        let bytes: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for piece in [1usize << 10, 65_521, 100_000, 299_999, 300_000] {
+            let mut digest = Digest::adler32();
+            let pieces: Vec<&[u8]> = bytes.chunks(piece).collect();
+            for (number, piece) in pieces.iter().enumerate().rev() {
+                assert_eq!(digest.of(pieces.len() as u64), None);
+                digest.add(number as u64, simd_adler32::adler32(piece), piece.len() as u64);
+            }
+            assert_eq!(
+                digest.of(pieces.len() as u64),
+                Some(simd_adler32::adler32(&bytes.as_slice())),
+                "{piece}"
+            );
+        }
+        assert_eq!(Digest::adler32().of(0), Some(1));
+    }
     use std::os::unix::fs::FileExt;
 
     #[test]

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes read and checked at a time: they stay in the cache between.
-const CHECKSUM_STEP_BYTES: usize = 256 << 10;
+pub(super) const CHECKSUM_STEP_BYTES: usize = 256 << 10;
 /// A path that damages more ranges than this is not usable.
 pub(super) const MAX_RESENT_RANGES: u64 = 1000;
 
@@ -46,6 +46,8 @@ pub(super) enum WriteOrder {
     Sent { file: usize, digest: Option<u32> },
     /// The sender cannot read it.
     Lost { file: usize, error: String },
+    /// It is not what it should be: nothing of it is kept.
+    Spoiled { file: usize, error: String },
 }
 
 /// For the control connection.

@@ -284,8 +284,9 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether a name is one of an unfinished copy.
-fn is_temporary(name: &OsStr) -> bool {
+/// Whether a name is one of an unfinished copy, which is not copied itself.
+#[must_use]
+pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     if name.starts_with(TEMPORARY_PREFIX.as_bytes()) {
         return true;

@@ -321,6 +321,15 @@ impl From<&io::Error> for Failure {
 /// What to do where there is no space.
 pub(super) const SPACE_HINT: Hint<&str> = Hint("free some space and copy again");
 
+/// What is to be copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSizes {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// Work of one end, and where it waited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Side {

@@ -4,7 +4,7 @@
 use super::client::local_roots;
 use super::control::of_peer;
 use super::manifest::Manifest;
-use super::message::{DestinationSpace, Trial};
+use super::message::{DestinationSpace, SourceSizes, Trial};
 use super::options::{Account, CopyOptions};
 use super::plan::{Ends, measure};
 use super::session::LocalEnd;
@@ -16,15 +16,6 @@ use std::time::Duration;
 
 /// How long the server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What is to be copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceSizes {
-    /// Files.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
 
 /// Looks at what a copy of these sources would copy.
 ///

@@ -4,11 +4,10 @@ use super::control::{Control, Outcome, Progress};
 use super::destination::{self, Destination, Rules, Verdict, skew};
 use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
 use super::manifest::{self, Allowed, MAX_ENTRIES, Seen};
-use super::message::{Done, Entry, Exists, Failure, Found, Message, SPACE_HINT, Side, Want, What};
+use super::message::{Done, Entry, Exists, Failure, Found, Message, Side, Want, What};
 use super::options::{Account, Tuning};
 use super::target::Target;
 use super::writer::Writer;
-use skyhaul_io::disk::free_bytes;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -239,7 +238,7 @@ impl Receiver<'_> {
         if let Ok(Verdict::Made) = &verdict {
             self.changed.insert((entry.to, path.parent().unwrap_or(Path::new("")).to_owned()));
         }
-        let verdict = verdict.and_then(|verdict| Self::fits(into, verdict));
+        let verdict = verdict.and_then(|verdict| destination::fits(into, verdict));
         self.entries.push(entry);
         shared.files.add(match &verdict {
             Ok(Verdict::Wanted(target) | Verdict::Check(target) | Verdict::Compare(target)) => {
@@ -319,22 +318,6 @@ impl Receiver<'_> {
                 self.failed(file, format!("cannot be read at the destination: {error}"), shared);
             }
         }
-    }
-
-    /// Whether there is room for it now; what it has on the disk already is not needed again.
-    fn fits(into: &Destination, verdict: Verdict) -> io::Result<Verdict> {
-        let (Verdict::Wanted(target) | Verdict::Check(target)) = &verdict else { return Ok(verdict) };
-        let directory = into.tree.path().join(&into.path);
-        let free = free_bytes(&directory).or_else(|_| free_bytes(into.tree.path()));
-        let Ok(free) = free else { return Ok(verdict) };
-        let stored = target.tree.status(&target.part()).ok().flatten().map_or(0, |part| part.stored);
-        let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
-        let needs = if sparse { 0 } else { target.identity.size.saturating_sub(stored) };
-        if needs > free {
-            let text = format!("{needs} bytes needed, {free} bytes free{SPACE_HINT}");
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
-        Ok(verdict)
     }
 
     fn ended(&mut self, done: Done) {

@@ -134,7 +134,8 @@ impl<'a> Writer<'a> {
         let file = match &order {
             WriteOrder::Range { file, .. }
             | WriteOrder::Hole { file, .. }
-            | WriteOrder::Sent { file, .. } => *file,
+            | WriteOrder::Sent { file, .. }
+            | WriteOrder::Spoiled { file, .. } => *file,
             WriteOrder::Lost { file, error } => return self.fail(*file, error.clone()),
         };
         // A file that ended, by an error, gets nothing more.
@@ -169,6 +170,7 @@ impl<'a> Writer<'a> {
                 }
                 self.finish(file);
             }
+            WriteOrder::Spoiled { error, .. } => self.spoil(file, error),
             WriteOrder::Lost { .. } => {}
         }
     }
@@ -288,15 +290,8 @@ impl<'a> Writer<'a> {
         let digest = landing.digest.of(landing.target.identity.ranges());
         if digest.is_none() || sent.is_some_and(|theirs| Some(theirs) != digest) {
             // Every range was right by itself, so the file changed while it was read.
-            let target = landing.target.clone();
-            landing.spoiled = true;
-            self.fail(
-                file,
-                "the digests differ at the two ends: the file changed during the copy".to_owned(),
-            );
-            let _ = target.tree.remove(&target.part());
-            let _ = target.tree.remove(&target.journal());
-            return;
+            let text = "the digests differ at the two ends: the file changed during the copy";
+            return self.spoil(file, text.to_owned());
         }
         match landing.settle() {
             Ok(()) => {
@@ -305,6 +300,16 @@ impl<'a> Writer<'a> {
             }
             Err(error) => self.fail(file, &error),
         }
+    }
+
+    /// A file is not what it should be: its part and journal go.
+    fn spoil(&mut self, file: usize, error: String) {
+        let Some(landing) = self.open.get_mut(&file) else { return };
+        let target = landing.target.clone();
+        landing.spoiled = true;
+        self.fail(file, error);
+        let _ = target.tree.remove(&target.part());
+        let _ = target.tree.remove(&target.journal());
     }
 
     /// A file is durable under its temporary name: give it its own.

@@ -82,17 +82,17 @@ impl RequestPath {
     }
 
     /// The names below the first one, as a path without a root.
-    pub(super) fn below_first(&self) -> PathBuf {
+    pub(crate) fn below_first(&self) -> PathBuf {
         self.names.iter().skip(1).collect()
     }
 
     /// The last name; empty for the root.
-    pub(super) fn last(&self) -> &str {
+    pub(crate) fn last(&self) -> &str {
         self.names.last().map_or("", String::as_str)
     }
 
     /// As text for a reply, with a `/` at the end if it is that of a directory.
-    pub(super) fn href(&self, is_directory: bool) -> String {
+    pub(crate) fn href(&self, is_directory: bool) -> String {
         let mut text: String = self.names.iter().flat_map(|name| ["/".into(), escaped(name)]).collect();
         if is_directory || text.is_empty() {
             text.push('/');
@@ -106,13 +106,13 @@ impl RequestPath {
     }
 
     /// That of a name in this directory.
-    pub(super) fn child(&self, name: &str) -> Self {
+    pub(crate) fn child(&self, name: &str) -> Self {
         Self { names: self.names.iter().cloned().chain([name.to_owned()]).collect() }
     }
 }
 
 /// A name as a segment of a path.
-pub(super) fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
 

@@ -1,0 +1,43 @@
+//! The options of a copy, whichever server it is with.
+
+use crate::args::{CopyExistsArg, CopyFilesArgs, DiskEngine};
+use skyhaul::io::disk::Engine;
+use skyhaul_transfer::copy::{Exists, Tuning};
+
+/// Whether a source or destination is a URL. `a://` with other schemes is refused as one.
+pub(super) fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty()
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    })
+}
+
+pub(super) fn engine(of: DiskEngine) -> Engine {
+    match of {
+        DiskEngine::Auto => Engine::Auto,
+        DiskEngine::Uring => Engine::Uring,
+        DiskEngine::Plain => Engine::Plain,
+    }
+}
+
+pub(super) fn exists(of: CopyExistsArg) -> Exists {
+    match of {
+        CopyExistsArg::Fail => Exists::Fail,
+        CopyExistsArg::Skip => Exists::Skip,
+        CopyExistsArg::Replace => Exists::Replace,
+    }
+}
+
+pub(super) fn tuning(args: &CopyFilesArgs) -> Tuning {
+    Tuning {
+        flows: args.flows,
+        range: args.range.bytes(),
+        depth: args.depth,
+        direct: !args.buffered,
+        engine: engine(args.disk_engine),
+        window: args.window.map(|size| size.bytes()),
+        congestion: args.cc.clone(),
+        limit: args.limit.map(|rate| rate.bits_per_second()),
+        ..Tuning::default()
+    }
+}

@@ -1,0 +1,161 @@
+//! `skyhaul copy` with URLs.
+
+use super::options::{exists, is_url, tuning};
+use super::summary::{shown, tell};
+use crate::args::{CopyFilesArgs, CopyModeArg};
+use crate::outcome::{Interrupt, Outcome};
+use crate::print::Progress as Line;
+use crate::verb::listener;
+use anyhow::{Context, Result, bail};
+use skyhaul::core::hint::Hint;
+use skyhaul::stop::StopFlag;
+use skyhaul_daemon::web_copy::{CopyBetween, CopyDirection, WebAccess, WebClient, copy_between};
+use skyhaul_transfer::copy::CopyOptions;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Longest bearer token in bytes.
+const MAX_TOKEN_BYTES: usize = 8 << 10;
+
+pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
+    let hint = Hint("`URL... DIR` or `URL FILE` downloads");
+    let refused = [
+        ("--port", args.port.is_some()),
+        ("--window", args.window.is_some()),
+        ("--cc", args.cc.is_some()),
+        ("--plan", args.plan),
+    ];
+    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} does nothing with URLs{}", Hint("leave it out"));
+    }
+    if args.third_party {
+        return between(args);
+    }
+    let (to, sources) = args.paths.split_last().with_context(|| format!("no destination{hint}"))?;
+    let urls: Vec<String> = sources.iter().filter_map(|source| url(source).map(str::to_owned)).collect();
+    if url(to).is_some() || urls.len() != sources.len() {
+        bail!("all sources must be URLs, and the destination a path here{hint}");
+    }
+    let client = client(args, args.token_file.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let (into, name) = destination(Path::new(to), urls.len());
+    let options = CopyOptions {
+        server: Vec::new(),
+        sources: Vec::new(),
+        into: vec![into],
+        pull: true,
+        exists: exists(args.exists),
+        tuning: tuning(args),
+        plan: false,
+        dry_run: args.dry_run,
+        verify: args.verify,
+        stop: StopFlag::from(interrupt.flag()),
+    };
+    let mut line = Line::new(args.output.quiet);
+    line.show("asking the server what it has");
+    let report = client.download(&urls, name.as_deref(), &options, &mut |progress| {
+        line.show(&shown(progress));
+    });
+    line.clear();
+    tell(args, &report?)
+}
+
+/// From one server to another.
+fn between(args: &CopyFilesArgs) -> Result<Outcome> {
+    let hint = Hint("`skyhaul copy --third-party https://a/file https://b/directory/`");
+    let [source, destination] = args.paths.as_slice() else { bail!("expected two URLs{hint}") };
+    let (Some(source), Some(destination)) = (url(source), url(destination)) else {
+        bail!("expected two URLs{hint}");
+    };
+    let refused = [("--verify", args.verify), ("--dry-run", args.dry_run), ("--limit", args.limit.is_some())];
+    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} does nothing with --third-party{}", Hint("leave it out"));
+    }
+    let own = args.source_token_file.as_deref().or(args.token_file.as_deref());
+    let (there, here) = (client(args, args.token_file.as_deref())?, client(args, own)?);
+    let interrupt = Interrupt::listen()?;
+    let order = CopyBetween {
+        source: source.to_owned(),
+        destination: destination.to_owned(),
+        direction: match args.mode {
+            None => CopyDirection::Either,
+            Some(CopyModeArg::Pull) => CopyDirection::Pull,
+            Some(CopyModeArg::Push) => CopyDirection::Push,
+        },
+        streams: args.flows,
+        exists: exists(args.exists),
+        stop: StopFlag::from(interrupt.flag()),
+    };
+    let mut line = Line::new(args.output.quiet);
+    line.show("asking the servers what they have");
+    let report = copy_between(&order, &here, &there, &mut |progress| line.show(&shown(progress)));
+    line.clear();
+    tell(args, &report?)
+}
+
+fn url(word: &OsStr) -> Option<&str> {
+    word.to_str().filter(|text| is_url(text))
+}
+
+/// The directory to copy into and, if one file gets another name, that.
+fn destination(to: &Path, sources: usize) -> (PathBuf, Option<OsString>) {
+    let is_directory = to.is_dir() || to.as_os_str().as_bytes().ends_with(b"/") || sources > 1;
+    match to.file_name() {
+        Some(name) if !is_directory => {
+            let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")).to_owned(), Some(name.to_owned()))
+        }
+        _ => (to.to_owned(), None),
+    }
+}
+
+fn client(args: &CopyFilesArgs, token_file: Option<&Path>) -> Result<WebClient> {
+    let token = token_file.map(bearer).transpose()?;
+    let access = WebAccess { token, token_in_plain_text: args.plain_token, authorities: args.ca.clone() };
+    Ok(WebClient::new(&access, tuning(args).patience)?)
+}
+
+/// The bearer token in a file.
+fn bearer(path: &Path) -> Result<String> {
+    let token = listener::read_line(path).context("token file")?;
+    if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !token.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        bail!(
+            "{} holds no token: expected one line without spaces{}",
+            path.display(),
+            Hint("write the bearer token into it")
+        );
+    }
+    Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_directory_or_the_name_of_a_file() {
+        let here = tempfile::tempdir().unwrap();
+        let at = |path: &str| here.path().join(path);
+        assert_eq!(destination(here.path(), 1), (here.path().to_owned(), None));
+        assert_eq!(destination(&at("f"), 1), (here.path().to_owned(), Some("f".into())));
+        assert_eq!(destination(&at("d/"), 1), (at("d/"), None));
+        assert_eq!(destination(&at("d"), 2), (at("d"), None));
+        assert_eq!(destination(Path::new("f"), 1), (".".into(), Some("f".into())));
+    }
+
+    #[test]
+    fn urls_are_told_from_hosts_and_paths() {
+        for (text, is) in [
+            ("https://a/f", true),
+            ("davs://a", true),
+            ("s3://bucket/f", true),
+            ("host:/f", false),
+            ("./a://b", false),
+            ("://a", false),
+        ] {
+            assert_eq!(super::is_url(text), is, "{text}");
+        }
+    }
+}

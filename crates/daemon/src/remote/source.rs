@@ -1,0 +1,71 @@
+//! What another server says of a file before it is fetched: its size, version, digests, and whether it sends ranges.
+
+use super::digests::{DigestSet, expected};
+use super::failure::{Failure, Retry};
+use super::session::RemoteSession;
+use super::version::SourceVersion;
+use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method, StatusCode};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Time for the source to say what it has, and to compute a digest of it that must be compared, or that need not be.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUIRED_DIGEST_TIMEOUT: Duration = Duration::from_secs(300);
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Digests that the source is asked for; without weights, which old servers do not know.
+pub(crate) const WANTED: &str = "adler32,crc32c,md5,sha-256";
+pub(crate) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
+
+/// What the source has.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) version: SourceVersion,
+    pub(crate) digests: DigestSet,
+    /// It sends ranges.
+    pub(crate) has_ranges: bool,
+}
+
+/// Asks the source what it has; `wanted` are the digests that it is asked for.
+pub(crate) async fn find(
+    source: &mut RemoteSession,
+    verify: Option<bool>,
+    wanted: &'static str,
+) -> Result<Found, Failure> {
+    let want: HeaderMap = [(WANT_DIGEST, HeaderValue::from_static(wanted))].into_iter().collect();
+    let late = || {
+        let text = "Connection timed out: the source did not answer HEAD";
+        Failure::new(504, text).retried(Retry::Reconnect)
+    };
+    let mut asked = None;
+    if verify != Some(false) {
+        let time = if verify == Some(true) { REQUIRED_DIGEST_TIMEOUT } else { DIGEST_TIMEOUT };
+        match timeout(time, source.ask(Method::HEAD, &want)).await {
+            Ok(reply) => {
+                // Servers that cannot give a digest may refuse the whole request.
+                let reply = reply?;
+                let is_final =
+                    reply.status.is_success() || matches!(reply.status.as_u16(), 401 | 403 | 404 | 410);
+                asked = Some(reply).filter(|_| is_final || verify == Some(true));
+            }
+            Err(_) if verify == Some(true) => return Err(late()),
+            Err(_) => {}
+        }
+    }
+    let reply = match asked {
+        Some(reply) => reply,
+        None => {
+            timeout(HEAD_TIMEOUT, source.ask(Method::HEAD, &HeaderMap::new())).await.map_err(|_| late())??
+        }
+    };
+    if reply.status != StatusCode::OK {
+        return Err(source.refusal(reply).await);
+    }
+    // What cannot be read cannot be compared.
+    let digests = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
+    let has_ranges = reply.text(&ACCEPT_RANGES).is_some_and(|text| text.trim().eq_ignore_ascii_case("bytes"));
+    let found =
+        Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default(), has_ranges };
+    source.keep(reply);
+    Ok(found)
+}

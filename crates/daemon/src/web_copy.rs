@@ -1,0 +1,177 @@
+//! Copies of the command with servers of HTTP and WebDAV: `skyhaul copy` with URLs.
+//!
+//! ```text
+//!   URLs ─▶ PROPFIND (directories) ─▶ HEAD of each file ─┬▶ fetch: threads ─▶ GET by ranges ─▶ disk        download
+//!                                                        └▶ COPY at one server, markers ─▶ HEAD             between two
+//! ```
+//!
+//! Threads do the work and wait for disks, as in every copy; the client of [`remote`](crate::remote) runs below them, so that a slow server
+//! holds no disk. The user names the server, so any address may be connected to.
+//!
+//! Limits: one server in a copy; replies to PROPFIND of [`MAX_LISTING_BYTES`]; directories nested [`MAX_DEPTH`] deep; a server that sends
+//! nothing for the patience of the copy, or less than [`MIN_BYTES_PER_SECOND`], is asked again.
+
+mod between;
+mod body;
+mod download;
+mod listing;
+mod marker_reader;
+
+pub use between::{CopyBetween, CopyDirection, copy_between};
+
+use crate::remote::failure::{Failure, Retry};
+use crate::remote::progress::Progress;
+use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
+use crate::remote::url::RemoteUrl;
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, HeaderValue};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
+use skyhaul_transfer::copy::FetchError;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// Maximum size of the reply to PROPFIND, bytes.
+pub const MAX_LISTING_BYTES: usize = 64 << 20;
+/// Maximum depth of directories.
+pub const MAX_DEPTH: usize = 64;
+/// Minimum rate of a range, bytes per second.
+pub const MIN_BYTES_PER_SECOND: u64 = 10 << 10;
+/// How often a wait looks whether the copy is over.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How servers are reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebAccess {
+    /// The bearer token.
+    pub token: Option<String>,
+    /// Whether the token may be sent over a network without TLS.
+    pub token_in_plain_text: bool,
+    /// A file or directory with more authorities of certificates than those of the system.
+    pub authorities: Option<PathBuf>,
+}
+
+/// A client of one server.
+pub struct WebClient {
+    runtime: Runtime,
+    remote: Arc<RemoteAccess>,
+    access: WebAccess,
+    patience: Duration,
+    progress: Arc<Progress>,
+    /// Sessions whose connections wait for the next request.
+    idle: Mutex<Vec<RemoteSession>>,
+}
+
+impl WebClient {
+    /// `patience` is the longest time in which a server may send nothing.
+    ///
+    /// # Errors
+    /// The authorities cannot be read; threads cannot be started.
+    pub fn new(access: &WebAccess, patience: Duration) -> io::Result<Self> {
+        let remote = Arc::new(RemoteAccess::new(Destinations::Any, access.authorities.as_deref(), Purpose::Copies)?);
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let (access, progress, idle) = (access.clone(), Arc::default(), Mutex::default());
+        Ok(Self { runtime, remote, access, patience, progress, idle })
+    }
+
+    /// The URLs of a copy: all on one server, to which the token may be sent.
+    fn urls(&self, texts: &[String]) -> io::Result<Vec<RemoteUrl>> {
+        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let mut urls: Vec<RemoteUrl> = Vec::new();
+        for text in texts {
+            let url =
+                RemoteUrl::parse(text).map_err(|why| invalid(format!("the URL cannot be used: {why}")))?;
+            url.names().map_err(|why| invalid(format!("{url}: {why}")))?;
+            if urls.first().is_some_and(|first| !first.is_same_server(&url)) {
+                let hint = Hint("run a copy for each of them");
+                return Err(invalid(format!("the URLs are of different servers{hint}")));
+            }
+            urls.push(url);
+        }
+        if let Some(url) = urls.first() {
+            self.check_token(url)?;
+        }
+        Ok(urls)
+    }
+
+    fn check_token(&self, url: &RemoteUrl) -> io::Result<()> {
+        let is_here =
+            url.host == "localhost" || url.address().is_some_and(|ip| ip.to_canonical().is_loopback());
+        if self.access.token.is_none() || url.is_encrypted || is_here || self.access.token_in_plain_text {
+            return Ok(());
+        }
+        let hint = Hint("use https://, or --plain-token on a network that you trust");
+        let text = format!("the token would be sent to {} in plain text{hint}", url.host);
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    }
+
+    /// A session for requests about `url`.
+    fn session(&self, url: &RemoteUrl, side: &'static str) -> RemoteSession {
+        if let Some(mut session) = lock(&self.idle).pop() {
+            session.turn_to(url);
+            return session;
+        }
+        let mut passed = HeaderMap::new();
+        if let Some(token) = &self.access.token
+            && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {token}"))
+        {
+            value.set_sensitive(true);
+            passed.insert(AUTHORIZATION, value);
+        }
+        RemoteSession::new(&self.remote, side, (url, &passed), &self.progress)
+    }
+
+    fn put_back(&self, session: RemoteSession) {
+        lock(&self.idle).push(session);
+    }
+
+    /// The result of `work`, while the copy is not over and no longer than `limit`.
+    fn wait<T>(
+        &self,
+        work: impl Future<Output = T>,
+        limit: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<T, FetchError> {
+        let begun = Instant::now();
+        self.runtime.block_on(async {
+            let mut work = pin!(work);
+            loop {
+                match timeout(LOOK_INTERVAL, &mut work).await {
+                    Ok(done) => return Ok(done),
+                    Err(_) if is_over() => return Err(FetchError::Over),
+                    Err(_) if begun.elapsed() >= limit => {
+                        let seconds = limit.as_secs();
+                        let text = format!("Connection timed out: the server sent nothing in {seconds} s");
+                        return Err(FetchError::Broken(text));
+                    }
+                    Err(_) => {}
+                }
+            }
+        })
+    }
+}
+
+/// A failure as the threads of a copy see it.
+fn fetch_error(failure: &Failure) -> FetchError {
+    let text = failure.text().to_owned();
+    match failure.retry() {
+        Retry::Never => FetchError::Final(text),
+        Retry::After(wait) => FetchError::Busy(text, wait),
+        Retry::Reconnect => FetchError::Broken(text),
+    }
+}
+
+/// The error of a copy that did not begin.
+fn begin_error(error: FetchError) -> io::Error {
+    match error {
+        FetchError::Over => io::Error::new(io::ErrorKind::Interrupted, "interrupted"),
+        FetchError::Final(text) | FetchError::Busy(text, _) | FetchError::Broken(text) => {
+            io::Error::other(text)
+        }
+    }
+}

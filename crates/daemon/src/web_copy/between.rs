@@ -1,0 +1,436 @@
+//! Copies between two servers (WLCG HTTP-TPC): one of them is asked to fetch a file from the other, or to send it there.
+//!
+//! ```text
+//!   source: HEAD ─▶ size, digest ─▶ destination: HEAD, is something there? ─▶ COPY ─▶ markers … success │ failure ─▶ HEAD of both: equal?
+//! ```
+//!
+//! The bytes do not pass through this host. Whatever the server says at the end, the copy has succeeded when size and digest of both sides
+//! are equal, as far as both give them. Ctrl-C closes the connection of COPY, which ends it; what a server has left of a file that was not there
+//! before is removed.
+
+use super::download::{WANTED, digest_numbers};
+use super::marker_reader::MarkerReader;
+use super::{WebClient, begin_error, fetch_error};
+use crate::remote::digests::DigestSet;
+use crate::remote::session::{RemoteBody, RemoteReply};
+use crate::remote::source::find;
+use crate::remote::url::RemoteUrl;
+use axum::body::HttpBody;
+use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method, StatusCode};
+use skyhaul::core::hint::Hint;
+use skyhaul::io::lock::lock;
+use skyhaul::stop::StopFlag;
+use skyhaul_transfer::copy::{Copied, CopyReport, Exists, Failed, FetchError, Progress};
+use std::ffi::OsStr;
+use std::future::poll_fn;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Files that are copied at a time.
+const MAX_FILES_AT_A_TIME: usize = 4;
+/// Time for a server to say what it has, with its digest.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
+/// Time for the active server to begin: it asks the other one first.
+const COPY_TIMEOUT: Duration = Duration::from_secs(400);
+/// Longest time without a marker. Servers send one each 5 s; the draft wants less than 30 s.
+const MARKER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time in which a server removes what a copy that was ended has left.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Which server is asked to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyDirection {
+    /// The destination fetches; where it cannot copy between servers at all, the source sends.
+    #[default]
+    Either,
+    /// The destination fetches.
+    Pull,
+    /// The source sends.
+    Push,
+}
+
+/// A copy between two servers.
+#[derive(Clone, Debug, Default)]
+pub struct CopyBetween {
+    /// The URL of a file or directory.
+    pub source: String,
+    /// The URL of a directory, with `/` at its end, or of a file.
+    pub destination: String,
+    /// Which server is asked.
+    pub direction: CopyDirection,
+    /// Streams of each file; 0: as many as the server likes.
+    pub streams: usize,
+    /// What to do with files that exist and differ.
+    pub exists: Exists,
+    /// Ends it.
+    pub stop: StopFlag,
+}
+
+/// A file of it.
+struct Pair {
+    source: RemoteUrl,
+    destination: RemoteUrl,
+    name: PathBuf,
+}
+
+/// What a server says of a file.
+#[derive(Clone, Debug, Default)]
+struct Has {
+    size: Option<u64>,
+    digests: DigestSet,
+}
+
+enum Ended {
+    Copied(u64, Option<u32>),
+    Kept(u64),
+}
+
+/// Copies between two servers, each with a client for its own token. `progress` is called a few times a second.
+///
+/// # Errors
+/// Nothing was copied: a URL cannot be used, or a server is not there or does not list its directory. What fails later is in the report.
+pub fn copy_between(
+    order: &CopyBetween,
+    source: &WebClient,
+    destination: &WebClient,
+    progress: &mut dyn FnMut(&Progress),
+) -> io::Result<CopyReport> {
+    let from = source.urls(std::slice::from_ref(&order.source))?;
+    let to = destination.urls(std::slice::from_ref(&order.destination))?;
+    let (Some(from), Some(to)) = (from.first(), to.first()) else { return Ok(CopyReport::default()) };
+    // Each token may reach the other server, too.
+    source.check_token(to)?;
+    destination.check_token(from)?;
+    let is_over = || order.stop.is_set();
+    let begun = Instant::now();
+    let copy = Between { order, source, destination, bytes: AtomicU64::new(0) };
+    let (pairs, directories) = copy.pairs(from, to, &is_over).map_err(begin_error)?;
+    for directory in &directories {
+        copy.make(directory, &is_over).map_err(begin_error)?;
+    }
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(pair) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ended = copy.file(pair, &is_over);
+            let was_over = matches!(ended, Err(FetchError::Over));
+            lock(&done).push((pair, ended));
+            if was_over {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..MAX_FILES_AT_A_TIME.min(pairs.len())).map(|_| scope.spawn(work)).collect();
+        while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            progress(&Progress {
+                files: lock(&done).len(),
+                all_files: pairs.len(),
+                bytes: copy.bytes.load(Ordering::Relaxed),
+                seconds: begun.elapsed().as_secs_f64(),
+                ..Progress::default()
+            });
+            std::thread::sleep(PROGRESS_INTERVAL.min(Duration::from_millis(50)));
+        }
+    });
+    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(report(order, done, directories.len(), begun.elapsed()))
+}
+
+fn report(
+    order: &CopyBetween,
+    done: Vec<(&Pair, Result<Ended, FetchError>)>,
+    directories: usize,
+    took: Duration,
+) -> CopyReport {
+    let mut report = CopyReport {
+        version: skyhaul::report::VERSION,
+        directories,
+        flows: order.streams,
+        seconds: took.as_secs_f64(),
+        ..CopyReport::default()
+    };
+    for (pair, ended) in done {
+        let path = pair.name.clone();
+        match ended {
+            Ok(Ended::Copied(bytes, crc32c)) => {
+                report.files += 1;
+                report.bytes += bytes;
+                report.moved_bytes += bytes;
+                if crc32c.is_none() {
+                    report.unchecked.push(path.clone());
+                }
+                report.copied.push(Copied { path, bytes, crc32c: None });
+            }
+            Ok(Ended::Kept(bytes)) => {
+                report.files += 1;
+                report.kept_files += 1;
+                report.bytes += bytes;
+                report.kept_bytes += bytes;
+            }
+            Err(FetchError::Over) => report.stopped = Some("interrupted".to_owned()),
+            Err(error) => report.failed.push(Failed { path, error: begin_error(error).to_string() }),
+        }
+    }
+    let bits = report.moved_bytes as f64 * 8.0;
+    report.bits_per_second = if report.seconds > 0.0 { bits / report.seconds } else { 0.0 };
+    report
+}
+
+struct Between<'a> {
+    order: &'a CopyBetween,
+    source: &'a WebClient,
+    destination: &'a WebClient,
+    bytes: AtomicU64,
+}
+
+impl Between<'_> {
+    /// The files, and the directories to be made, first those above others.
+    fn pairs(
+        &self,
+        from: &RemoteUrl,
+        to: &RemoteUrl,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(Vec<Pair>, Vec<RemoteUrl>), FetchError> {
+        let bad = |url: &RemoteUrl| {
+            let url = url.clone();
+            move |why| FetchError::Final(format!("{url}: {why}"))
+        };
+        let base = to.names().map_err(bad(to))?;
+        let name = base.last().to_owned();
+        let renamed = (!to.is_directory()).then_some(OsStr::new(&name));
+        let listing = self.source.list(std::slice::from_ref(from), renamed, is_over)?;
+        let at = |path: &std::path::Path, is_directory: bool| {
+            let names = path.iter().map(|name| name.to_string_lossy().into_owned());
+            to.at(&names.fold(base.clone(), |base, name| base.child(&name)), is_directory)
+        };
+        let directories = listing.directories.iter().map(|path| at(path, true)).collect();
+        let pair = |(source, path): (RemoteUrl, PathBuf)| {
+            let destination = if renamed.is_some() { to.clone() } else { at(&path, false) };
+            Pair { source, destination, name: path }
+        };
+        Ok((listing.files.into_iter().map(pair).collect(), directories))
+    }
+
+    /// Makes a directory at the destination, unless it is there.
+    fn make(&self, url: &RemoteUrl, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+        self.destination.retried(is_over, &mut || {
+            let mut session = self.destination.session(url, "destination");
+            let method = Method::from_bytes(b"MKCOL").unwrap_or(Method::PUT);
+            let none = HeaderMap::new();
+            let reply = self.destination.wait(session.ask(method, &none), HEAD_TIMEOUT, is_over)?;
+            let reply = reply.map_err(|failure| fetch_error(&failure))?;
+            // 405: it is there.
+            if reply.status.is_success() || reply.status == StatusCode::METHOD_NOT_ALLOWED {
+                self.destination.put_back(session);
+                return Ok(());
+            }
+            let refusal = self.destination.wait(session.refusal(reply), HEAD_TIMEOUT, is_over)?;
+            Err(fetch_error(&refusal))
+        })
+    }
+
+    /// What a server has at a URL; `None`: nothing.
+    fn has(
+        client: &WebClient,
+        side: &'static str,
+        url: &RemoteUrl,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Has>, FetchError> {
+        client.retried(is_over, &mut || {
+            let mut session = client.session(url, side);
+            match client.wait(find(&mut session, None, WANTED), HEAD_TIMEOUT, is_over)? {
+                Ok(found) => {
+                    client.put_back(session);
+                    Ok(Some(Has { size: found.version.size, digests: found.digests }))
+                }
+                Err(failure) if failure.is_not_found() => Ok(None),
+                Err(failure) => Err(fetch_error(&failure)),
+            }
+        })
+    }
+
+    fn file(&self, pair: &Pair, is_over: &dyn Fn() -> bool) -> Result<Ended, FetchError> {
+        let missing = || FetchError::Final("No such file or directory at the source".to_owned());
+        let source = Self::has(self.source, "source", &pair.source, is_over)?.ok_or_else(missing)?;
+        let before = Self::has(self.destination, "destination", &pair.destination, is_over)?;
+        if let Some(before) = &before {
+            match self.order.exists {
+                Exists::Skip => return Ok(Ended::Kept(source.size.unwrap_or(0))),
+                Exists::Fail if equal(&source, before).is_ok_and(|checked| checked.is_some()) => {
+                    return Ok(Ended::Kept(source.size.unwrap_or(0)));
+                }
+                Exists::Fail => {
+                    let hint = Hint("--exists replace overwrites it, --exists skip keeps it");
+                    return Err(FetchError::Final(format!("File exists at the destination{hint}")));
+                }
+                Exists::Replace => {}
+            }
+        }
+        let begun = AtomicBool::new(false);
+        let copied = self.copy(pair, &begun, is_over);
+        let checked = copied.and_then(|()| {
+            let now = Self::has(self.destination, "destination", &pair.destination, is_over)?;
+            let missing =
+                || FetchError::Final("the copy succeeded, and the destination has no such file".to_owned());
+            equal(&source, &now.ok_or_else(missing)?).map_err(FetchError::Final)
+        });
+        match checked {
+            Ok(checked) => Ok(Ended::Copied(source.size.unwrap_or(0), checked)),
+            Err(error) => {
+                // What is there after a refusal is somebody else's.
+                if before.is_none() && begun.load(Ordering::Relaxed) {
+                    self.clean(pair);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what a copy that failed has left of a file that was not there before.
+    fn clean(&self, pair: &Pair) {
+        let never = || false;
+        std::thread::sleep(SETTLE_TIME);
+        if !matches!(Self::has(self.destination, "destination", &pair.destination, &never), Ok(Some(_))) {
+            return;
+        }
+        let mut session = self.destination.session(&pair.destination, "destination");
+        let none = HeaderMap::new();
+        // It is told as a failure in any case.
+        drop(self.destination.wait(session.ask(Method::DELETE, &none), MARKER_TIMEOUT, &never));
+    }
+
+    fn copy(&self, pair: &Pair, begun: &AtomicBool, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+        let asked = |pull| self.destination.retried(is_over, &mut || self.ask((pair, begun), pull, is_over));
+        match self.order.direction {
+            CopyDirection::Pull => asked(true)?.map_err(FetchError::Final),
+            CopyDirection::Push => asked(false)?.map_err(FetchError::Final),
+            CopyDirection::Either => match asked(true)? {
+                Ok(()) => Ok(()),
+                // The destination cannot: the source may.
+                Err(first) => asked(false)?.map_err(|second| FetchError::Final(format!("{first}; {second}"))),
+            },
+        }
+    }
+
+    /// Asks a server to copy. The inner error: it cannot copy between servers.
+    fn ask(
+        &self,
+        (pair, begun): (&Pair, &AtomicBool),
+        pull: bool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Result<(), String>, FetchError> {
+        let (active, passive, side) = match pull {
+            true => (self.destination, self.source, "destination"),
+            false => (self.source, self.destination, "source"),
+        };
+        let (at, other) =
+            if pull { (&pair.destination, &pair.source) } else { (&pair.source, &pair.destination) };
+        let mut session = active.session(at, side);
+        session.pass(&self.passed(passive));
+        let mut head = HeaderMap::new();
+        let mut put = |name: &'static str, text: &str| {
+            head.extend(HeaderValue::from_str(text).ok().map(|value| (HeaderName::from_static(name), value)));
+        };
+        put(if pull { "source" } else { "destination" }, &other.text());
+        put("overwrite", if self.order.exists == Exists::Replace { "T" } else { "F" });
+        put("credential", "none");
+        if pull {
+            put("x-number-of-streams", &self.order.streams.to_string());
+        }
+        let method = Method::from_bytes(b"COPY").unwrap_or(Method::PUT);
+        // Until it has answered, it may have begun.
+        begun.store(true, Ordering::Relaxed);
+        let reply = active.wait(session.ask(method, &head), COPY_TIMEOUT, is_over)?;
+        let reply = reply.map_err(|failure| fetch_error(&failure))?;
+        begun.store((200..=202).contains(&reply.status.as_u16()), Ordering::Relaxed);
+        match reply.status.as_u16() {
+            200..=202 => self.follow(active, reply, is_over).map(Ok),
+            // Not a method of it, as XRootD says without its plug-in, or as others say.
+            400 | 405 | 501 => {
+                let refusal = active.wait(session.refusal(reply), COPY_TIMEOUT, is_over)?;
+                Ok(Err(refusal.text().to_owned()))
+            }
+            _ => {
+                let refusal = active.wait(session.refusal(reply), COPY_TIMEOUT, is_over)?;
+                Err(fetch_error(&refusal))
+            }
+        }
+    }
+
+    /// The headers for the other server: its token, in the form of the draft and in that of old XRootD servers.
+    fn passed(&self, passive: &WebClient) -> HeaderMap {
+        let Some(token) = &passive.access.token else { return HeaderMap::new() };
+        let forms = [
+            (HeaderName::from_static("transferheaderauthorization"), format!("Bearer {token}")),
+            (HeaderName::from_static("copy-header"), format!("{AUTHORIZATION}: Bearer {token}")),
+        ];
+        let sensitive = |(name, text): (HeaderName, String)| {
+            let mut value = HeaderValue::from_str(&text).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        };
+        forms.into_iter().filter_map(sensitive).collect()
+    }
+
+    /// Reads markers until the result.
+    fn follow(
+        &self,
+        active: &WebClient,
+        reply: RemoteReply,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), FetchError> {
+        let mut body: RemoteBody = reply.into_body();
+        let (mut markers, mut seen) = (MarkerReader::default(), 0);
+        loop {
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+            let part = match active.wait(frame, MARKER_TIMEOUT, is_over)? {
+                None => None,
+                Some(Ok(frame)) => Some(frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => {
+                    return Err(FetchError::Final(format!(
+                        "Remote I/O error: the connection of the copy broke: {error}"
+                    )));
+                }
+            };
+            let is_end = part.is_none();
+            let result = markers.read(part.as_deref().unwrap_or_default(), is_end);
+            let bytes = markers.bytes();
+            if bytes > seen {
+                self.bytes.fetch_add(bytes - seen, Ordering::Relaxed);
+                seen = bytes;
+            }
+            match result {
+                Err(why) => return Err(FetchError::Final(why)),
+                Ok(Some(result)) => return result.map_err(FetchError::Final),
+                Ok(None) if is_end => {
+                    let text = "the server ended the copy without saying how";
+                    return Err(FetchError::Final(text.to_owned()));
+                }
+                Ok(None) => {}
+            }
+        }
+    }
+}
+
+/// Whether two servers have the same, as far as both say it: a value of a digest that is the same, if there is one.
+fn equal(source: &Has, there: &Has) -> Result<Option<u32>, String> {
+    if let (Some(expected), Some(found)) = (source.size, there.size)
+        && expected != found
+    {
+        return Err(format!("the source has {expected} bytes, and the destination {found}"));
+    }
+    if let Some(algorithm) = source.digests.differs_from(&there.digests) {
+        let text = |has: &Has| has.digests.header(algorithm).unwrap_or_default();
+        let (source, there) = (text(source), text(there));
+        return Err(format!("CHECKSUM MISMATCH: {source} at the source, {there} at the destination"));
+    }
+    let (source, there) = (digest_numbers(&source.digests), digest_numbers(&there.digests));
+    let both = |of: (Option<u32>, Option<u32>)| of.0.and(of.1);
+    Ok(both((source.0, there.0)).or_else(|| both((source.1, there.1))))
+}

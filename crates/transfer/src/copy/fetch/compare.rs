@@ -1,0 +1,69 @@
+//! Files that are there already: their checksum here, beside that of the server.
+
+use super::super::destination::{self, Verdict};
+use super::super::flows::Check;
+use super::super::message::Exists;
+use super::super::target::Target;
+use super::Fetcher;
+use super::work::Work;
+use skyhaul_core::hint::Hint;
+use std::io;
+use std::sync::Arc;
+
+impl Fetcher<'_> {
+    pub(super) fn compare(&mut self, number: usize, target: Arc<Target>) {
+        let file = &self.files[number];
+        match (file.crc32c, file.adler32) {
+            (Some(_), _) => self.shared.checks.push(Check::Whole { file: number, target }),
+            (None, Some(_)) => self.job(number, Work::SumFile),
+            (None, None) if self.rules.exists == Exists::Replace && !self.rules.verify => {
+                self.wanted_again(number, target);
+            }
+            (None, None) => {
+                let hint = Hint("--exists replace overwrites it, --exists skip keeps it");
+                let hint = if self.rules.verify { String::new() } else { hint.to_string() };
+                let text = format!(
+                    "a file of the same size is there, and the server gives no checksum to compare it by{hint}"
+                );
+                self.failed(number, text);
+            }
+        }
+    }
+
+    pub(super) fn compared(
+        &mut self,
+        number: usize,
+        (mine, theirs): (Result<u32, String>, Option<u32>),
+        what: &str,
+    ) {
+        match mine {
+            Ok(mine) if Some(mine) == theirs => {
+                let crc = self.files[number].crc32c;
+                self.shared.files.end(number);
+                self.kept(number, crc);
+            }
+            Ok(mine) if self.rules.verify => {
+                let theirs = theirs.unwrap_or_default();
+                self.failed(
+                    number,
+                    format!("differs: {what} {theirs:08x} at the source, {mine:08x} at the destination"),
+                );
+            }
+            Ok(_) if self.rules.exists == Exists::Replace => match self.shared.files.find(number as u64) {
+                Ok(target) => self.wanted_again(number, target),
+                Err(why) => self.failed(number, &io::Error::from(why)),
+            },
+            Ok(_) => self.failed(number, destination::differs().to_string()),
+            Err(error) => self.failed(number, format!("cannot be read at the destination: {error}")),
+        }
+    }
+
+    fn wanted_again(&mut self, number: usize, target: Arc<Target>) {
+        match destination::wanted(target) {
+            Ok(Verdict::Check(target)) => self.shared.checks.push(Check::Part { file: number, target }),
+            Ok(Verdict::Wanted(target)) => self.want(number, &target),
+            Ok(_) => {}
+            Err(error) => self.failed(number, &error),
+        }
+    }
+}

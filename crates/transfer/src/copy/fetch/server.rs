@@ -1,0 +1,80 @@
+//! A server that files are fetched from, as the threads that fetch see it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Attempts without a byte after which a server or a file has failed.
+const MAX_TRIES: u32 = 6;
+/// Time before the second attempt; it doubles.
+const BACK_OFF: Duration = Duration::from_millis(500);
+/// Longest wait that a server may ask for.
+const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// A file of a [`RangeServer`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedFile {
+    /// Its path below the directory that it is copied into.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it changed last, in seconds since 1970, if the server says so.
+    pub modified: Option<i64>,
+    /// What tells this version from others: ranges of another one are not used.
+    pub version: [u64; 2],
+    /// Whether the server sends ranges of it.
+    pub has_ranges: bool,
+    /// Its CRC-32C.
+    pub crc32c: Option<u32>,
+    /// Its Adler-32.
+    pub adler32: Option<u32>,
+}
+
+/// Why bytes do not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchError {
+    /// Nor will they later.
+    Final(String),
+    /// The server asks to try again, after this time if it says so.
+    Busy(String, Option<Duration>),
+    /// The server is not there, or the connection broke.
+    Broken(String),
+    /// The copy is over.
+    Over,
+}
+
+/// The bytes of a request, in order.
+pub trait RangeBody {
+    /// Fills `into` with the next bytes. It returns soon after `is_over` becomes true.
+    ///
+    /// # Errors
+    /// They do not come.
+    fn read(&mut self, into: &mut [u8], is_over: &dyn Fn() -> bool) -> Result<(), FetchError>;
+}
+
+/// A server that files are fetched from, by several threads.
+pub trait RangeServer: Sync {
+    /// Asks for a range of file `number`, as [`fetch()`] was given it; `None`: for all of it.
+    ///
+    /// # Errors
+    /// The server does not send it, or has another version of the file by now.
+    fn open(
+        &self,
+        number: usize,
+        range: Option<Range<u64>>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn RangeBody + '_>, FetchError>;
+
+    /// Whether it still has this version of file `number`.
+    ///
+    /// # Errors
+    /// It has not, or does not answer.
+    fn confirm(&self, number: usize, is_over: &dyn Fn() -> bool) -> Result<(), FetchError>;
+}
+
+/// The time to wait after so many attempts that failed, of which the last one was told to wait for `asked`; `None`: there were enough.
+#[must_use]
+pub fn back_off(tries: u32, asked: Option<Duration>) -> Option<Duration> {
+    let wait = (BACK_OFF * 2u32.pow(tries.saturating_sub(1).min(16))).max(asked.unwrap_or_default());
+    (tries < MAX_TRIES && wait <= MAX_WAIT).then_some(wait)
+}
