@@ -4,12 +4,13 @@
 //! | module | contents |
 //! |---|---|
 //! | `url`, `request_path`, `addresses` | where a server and a file are, and whether the server may be reached |
-//! | `session` | connections, TLS, requests, redirects, refusals |
+//! | `session`, `authorities` | connections, TLS, requests, redirects, refusals |
 //! | `source`, `version`, `digests` | what a server says of a file, which version of it, and its digests |
 //! | `multistatus` | what a directory has |
 //! | `failure`, `progress` | failures in words that engines know; how far a transfer is, and the clocks that end one |
 
 pub(crate) mod addresses;
+mod authorities;
 pub(crate) mod digests;
 pub(crate) mod failure;
 pub(crate) mod multistatus;

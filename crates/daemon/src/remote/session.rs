@@ -8,6 +8,7 @@
 //! which it redirects, and never from https to http. No text here has them, or the query of a URL.
 
 use super::addresses::{AddressBlock, judge};
+use super::authorities::roots;
 use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::url::RemoteUrl;
@@ -32,9 +33,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Time for a name to be resolved, for each connection to be made, and for its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,25 +160,6 @@ impl RemoteAccess {
 
 fn timed_out(what: impl std::fmt::Display) -> Failure {
     Failure::new(504, format_args!("Connection timed out: {what}")).retried(Retry::Reconnect)
-}
-
-/// The authorities of certificates.
-fn roots(authorities: Option<&Path>) -> io::Result<RootCertStore> {
-    let found = match authorities {
-        None => rustls_native_certs::load_native_certs(),
-        Some(path) if path.is_dir() => rustls_native_certs::load_certs_from_paths(None, Some(path)),
-        Some(path) => rustls_native_certs::load_certs_from_paths(Some(path), None),
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    if let Some(path) = authorities
-        && roots.is_empty()
-    {
-        let hint = Hint("give a PEM file, or a directory with hashed names");
-        let text = format!("no certificates of authorities in {}{hint}", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    Ok(roots)
 }
 
 /// The task of a connection, ended when this is dropped.
