@@ -73,7 +73,8 @@ impl WebClient {
     /// # Errors
     /// The authorities cannot be read; threads cannot be started.
     pub fn new(access: &WebAccess, patience: Duration) -> io::Result<Self> {
-        let remote = Arc::new(RemoteAccess::new(Destinations::Any, access.authorities.as_deref(), Purpose::Copies)?);
+        let remote =
+            Arc::new(RemoteAccess::new(Destinations::Any, access.authorities.as_deref(), Purpose::Copies)?);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (access, progress, idle) = (access.clone(), Arc::default(), Mutex::default());
         Ok(Self { runtime, remote, access, patience, progress, idle })

@@ -257,7 +257,7 @@ impl RemoteSession {
     }
 
     /// The reply to GET, without following redirects.
-    pub(super) async fn get(&mut self) -> Result<RemoteReply, Failure> {
+    pub(crate) async fn get(&mut self) -> Result<RemoteReply, Failure> {
         let url = self.url.clone();
         let mut request = Request::new(Body::empty());
         *request.headers_mut() = self.head(&url, &HeaderMap::new());

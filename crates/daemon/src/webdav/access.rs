@@ -7,10 +7,10 @@
 //!
 //! Refusals are noted for the operator, at most ten in ten seconds, without the token.
 
-use crate::remote::failure::{Failure, scope_failure};
 use super::issuers::Issuers;
-use crate::remote::request_path::RequestPath;
 use crate::http::Connection;
+use crate::remote::failure::{Failure, scope_failure};
+use crate::remote::request_path::RequestPath;
 use crate::rights::{Denied, Rights, bearer};
 use crate::tokens::{Holder, TokenError, Use};
 use axum::http::header::WWW_AUTHENTICATE;

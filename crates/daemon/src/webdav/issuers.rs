@@ -9,11 +9,11 @@
 //! `jwks_uri`, resolves to is judged as for copies; a redirect is not followed: it could lead to keys of somebody else. A document has at most
 //! [`MAX_KEYS_BYTES`], and 10 s to arrive.
 
-use crate::remote::addresses::AddressBlock;
 use super::kept_keys;
+use crate::remote::addresses::AddressBlock;
+use crate::remote::request_path::RequestPath;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
-use crate::remote::request_path::RequestPath;
 use crate::tokens::{Holder, IssuerRules, MAX_KEYS_BYTES, SignedToken, TokenError, TokenKey, WebKeys};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -197,7 +197,11 @@ impl Issuer {
             if let Some((keys, fetched)) = kept_keys::read(&file, &of.url) {
                 (known.keys, known.fetched) = (Arc::new(keys), Some(fetched));
             }
-            let access = Arc::new(RemoteAccess::new(Destinations::Public(of.allow.clone()), of.authorities.as_deref(), Purpose::Keys)?);
+            let access = Arc::new(RemoteAccess::new(
+                Destinations::Public(of.allow.clone()),
+                of.authorities.as_deref(),
+                Purpose::Keys,
+            )?);
             asked = Some(AskedKeys { access, file, keep: of.keep, turn: tokio::sync::Mutex::default() });
         }
         Ok(Self { rules, known: Mutex::new(known), asked })

@@ -75,7 +75,7 @@ pub fn fetch(
     tuning.live.set(tuning.limit);
     let (begun, cpu, count) = (Instant::now(), process_cpu_time(), tuning.flows);
     let mut shared = ReceiverShared::new(tuning, count, Account::alone())?;
-    shared.watch = SessionState::held_to(&tuning.live);
+    shared.watch = SessionState::held(tuning);
     let (shared, workers) = (&shared, &Workers::new(server, files));
     let writer = Writer::new(shared)?;
     let rules = Rules { range: tuning.range, exists: options.exists, verify: options.verify, skew: 0 };
@@ -200,12 +200,18 @@ impl<'a> Fetcher<'a> {
             if shown_at.elapsed() >= PROGRESS_INTERVAL {
                 shown_at = Instant::now();
                 let watch = &self.shared.watch;
+                let bytes = watch.bytes.load(Ordering::Relaxed);
+                let durable_bytes = watch.activity.durable_bytes().min(bytes);
+                let there_bytes = watch.resumed.load(Ordering::Relaxed) + self.kept_bytes;
                 progress(&Progress {
                     files: self.done.len(),
                     all_files: self.entries.len(),
-                    bytes: watch.bytes.load(Ordering::Relaxed),
+                    bytes,
                     all_bytes: self.wanted,
-                    there_bytes: watch.resumed.load(Ordering::Relaxed) + self.kept_bytes,
+                    there_bytes,
+                    confirmed_bytes: there_bytes + durable_bytes,
+                    unconfirmed_bytes: bytes.saturating_sub(durable_bytes),
+                    arrived_bytes: bytes,
                     seconds: begun.elapsed().as_secs_f64(),
                 });
             }
