@@ -452,6 +452,7 @@ impl Words {
 
 impl Words {
     /// Number `at`, 0 if there is none.
+    #[inline]
     #[must_use]
     pub fn get(&self, at: usize) -> u64 {
         if at >= self.count {

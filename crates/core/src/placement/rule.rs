@@ -29,7 +29,7 @@
 //! A slot is some words that program and user share, see [`SlotShape`]. Handing a slot out and opening it again is the user's
 //! part: `skyhaul_io::udp::bpf`, decision 0061.
 //!
-//! Limits: heads of 128 bytes, 45 values, 32 packets in a train, units below 64 KiB.
+//! Limits: heads of 128 bytes, 45 values, [`MAX_TRAIN`] packets in a train, units below 64 KiB.
 
 mod emit;
 mod judge;
@@ -40,7 +40,9 @@ pub use judge::{RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
 use super::Reject;
 
 /// Packets of a train, at most: the verifier follows each. Longer ones are passed.
-pub const TRAIN: u32 = 32;
+pub const MAX_TRAIN: u32 = 46;
+/// Bytes of the longest train: what IP carries.
+const MAX_TRAIN_BYTES: u32 = 65_507;
 /// Bytes of the longest head.
 pub const MAX_HEAD_BYTES: u32 = 128;
 /// Values of a rule.
@@ -181,6 +183,7 @@ pub struct SlotShape {
 
 impl SlotShape {
     /// Words of a slot's state.
+    #[inline]
     #[must_use]
     pub fn words(&self) -> usize {
         (SLOT_HEAD_WORDS + self.units.div_ceil(64) as usize).next_multiple_of(SLOT_HEAD_WORDS)
@@ -313,6 +316,12 @@ impl PlacementRule {
     #[must_use]
     pub fn horizon(&self) -> i32 {
         (self.shape.slots.saturating_mul(4)).min(i32::MAX as u32) as i32
+    }
+
+    /// Packets of the longest train that is not passed: as many units as the kernel takes at a time, up to [`MAX_TRAIN`].
+    #[must_use]
+    pub fn train(&self) -> u32 {
+        MAX_TRAIN_BYTES.div_ceil(self.start + self.shape.unit_bytes).min(MAX_TRAIN)
     }
 
     /// Size of an element of the arena, and number of elements.

@@ -232,6 +232,7 @@ impl PlacementProgram {
     }
 
     /// Word `at` of a slot.
+    #[inline]
     #[must_use]
     pub fn word(&self, slot: u32, at: usize) -> u64 {
         self.slots.get(slot as usize * self.rule.shape.words() + at)

@@ -14,9 +14,11 @@
 //!
 //! Each connection has a socket and a program, so the kernel itself holds off other addresses. Limits: [`PEERS`] connections; those beyond,
 //! and messages of more segments than a slot has, are placed by the `stage` tier. A datagram that went up the socket is placed after
-//! newer ones that the program placed meanwhile: bytes of newer messages are left, and the program pauses for that moment.
+//! newer ones that the program placed meanwhile: bytes of newer messages are left, and the program pauses for that moment. While most
+//! Writes come up, it is [set aside](suspension).
 
 mod programs;
+mod suspension;
 
 use super::memory::Memory;
 use super::placing::{Placing, without};
@@ -36,6 +38,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
+use suspension::Suspension;
 
 /// The longest datagram if the path would carry more: larger ones are no faster, and a lost one costs more.
 pub(super) const MAX_DATAGRAM_BYTES: usize = 8972;
@@ -112,6 +115,11 @@ struct Slots {
     recent: Vec<(u64, Range<u64>)>,
     /// The program places nothing for the moment.
     is_paused: bool,
+    suspension: Suspension,
+    /// While it is set aside: one more than the newest message that it had begun.
+    begun: u64,
+    /// It is set aside, and all that it had placed was handed over.
+    is_idle: bool,
     /// The program places nothing any more.
     is_ending: bool,
 }
@@ -185,7 +193,7 @@ impl Kernel {
         let options = UdpOptions { tier: Tier::Stage, timestamps: false, ..UdpOptions::default() };
         let (fd, source) = (socket.try_clone()?.into(), UdpSource::from_fd(socket.into(), &options)?);
         let (next, placing, before, recent) = (1, Placing::default(), 0, Vec::new());
-        let (is_paused, is_ending) = (false, false);
+        let (is_paused, is_ending, is_idle, suspension) = (false, false, false, Suspension::default());
         let slots = Slots {
             connection,
             address,
@@ -197,6 +205,9 @@ impl Kernel {
             before,
             recent,
             is_paused,
+            suspension,
+            begun: next,
+            is_idle,
             is_ending,
         };
         self.peers.push(Peer { socket: fd, source, slots });
@@ -260,10 +271,18 @@ impl Kernel {
     pub(super) fn newer(&self, (connection, message): (u32, u64), place: MemorySlice) -> Vec<Range<u64>> {
         // What was copied before is no newer than what is read now.
         fence(Ordering::Acquire);
-        let of = |peer: &Peer| if peer.slots.connection == connection { Some(message) } else { Some(0) };
-        let newer = |peer: &Peer| peer.slots.newer(&peer.slots.claims(), of(peer), place);
-        self.peers.iter().flat_map(newer).collect()
+        let range = place.start..place.start + place.length;
+        let of =
+            self.peers.iter().map(|peer| &peer.slots).filter(|slots| slots.target.memory == place.memory);
+        of.flat_map(|slots| slots.claims(if slots.connection == connection { message } else { 0 }, &range))
+            .map(|(_, range)| range)
+            .collect()
     }
+}
+
+/// Whether two ranges have bytes in common.
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && one.end > other.start
 }
 
 impl Peer {
@@ -271,7 +290,7 @@ impl Peer {
         let Peer { source, slots, .. } = self;
         let (read, mut is_empty) = (slots.placing.read, false);
         // What was placed before the socket was found empty: all that went up before it has been taken then.
-        let newest = slots.newest(slots.next);
+        let newest = if slots.is_idle { slots.next } else { slots.newest(slots.next) };
         for _ in 0..POLLS {
             let trains = slots.placing.trains;
             source.poll(Duration::ZERO, &mut |train| {
@@ -288,6 +307,7 @@ impl Peer {
         }
         if is_empty {
             slots.hand_over(newest, hands);
+            slots.rest_or_rise(hands);
             // What goes up from here on is newer than all that was handed over before.
             slots.recent.clear();
             slots.resume();
@@ -336,6 +356,58 @@ impl Slots {
 
     /// A train that came up.
     fn take(&mut self, train: &Train<'_>, hands: &mut Hands<'_, '_>) {
+        if !self.is_idle {
+            self.hand_over_before(train, hands);
+        }
+        *hands.arrived += train.count() as u64;
+        self.placing.read += train.count() as u64;
+        let Hands { endpoint, context, memories, placed, .. } = hands;
+        // Decided first, as the program places nothing while bytes are copied. No event is seen before they are.
+        let mut judge = |datagram| endpoint.handle_datagram(*train.sender, datagram, context);
+        let judged: Vec<_> =
+            train.packets().filter_map(|datagram| Some((datagram, judge(datagram)?))).collect();
+        self.suspension.came_up(judged.len() as u64);
+        let newer = self.newer(judged.iter().map(|(_, bytes)| bytes));
+        for (datagram, bytes) in judged {
+            let Some(Memory::Remote(memory)) = memories.get(bytes.to.memory as usize) else { continue };
+            let is_newer = |(number, _): &&(u64, Range<u64>)| {
+                bytes.to.memory == self.target.memory
+                    && bytes.message.is_some_and(|message| *number > message)
+            };
+            let newer: Vec<_> = newer.iter().filter(is_newer).map(|(_, range)| range.clone()).collect();
+            let (from, at) = (bytes.from.start, bytes.to.start);
+            for part in without(at..at + bytes.to.length, &newer) {
+                let from = from + (part.start - at) as usize..from + (part.end - at) as usize;
+                memory.place(part.start, &datagram[from.clone()]);
+                let to = MemorySlice { start: part.start, length: part.end - part.start, ..bytes.to };
+                placed.iter_mut().for_each(|list| list.push(PlaceBytes { from: from.clone(), to, ..bytes }));
+            }
+        }
+        if self.is_idle {
+            return;
+        }
+        if self.suspension.is_due() {
+            self.judge();
+        }
+        self.resume();
+        let next = hands.endpoint.next_message(self.connection).unwrap_or(self.next);
+        self.hand_over(next, hands);
+        self.is_idle = self.suspension.is_on() && self.next >= self.begun;
+    }
+
+    /// Sets the program aside if most Writes come up all the same.
+    fn judge(&mut self) {
+        if !self.suspension.judge(self.program.counts().placed) {
+            return;
+        }
+        self.stop();
+        self.begun = self.newest(self.next);
+        // It has no more from here on, so nobody looks for more.
+        self.recent.extend(self.claims(0, &(0..u64::MAX)));
+    }
+
+    /// Hands over the messages before those of a train, and what is there of its own.
+    fn hand_over_before(&mut self, train: &Train<'_>, hands: &mut Hands<'_, '_>) {
         let known = hands.endpoint.next_message(self.connection).unwrap_or(self.next);
         let end = self.next + u64::from(self.shape.slots);
         let mut messages: Vec<u64> = Vec::new();
@@ -356,67 +428,55 @@ impl Slots {
                 self.hand(number, hands);
             }
         }
-        *hands.arrived += train.count() as u64;
-        self.placing.read += train.count() as u64;
-        let Hands { endpoint, context, memories, placed, .. } = hands;
-        // Decided first, as the program places nothing while bytes are copied. No event is seen before they are.
-        let mut judge = |datagram| endpoint.handle_datagram(*train.sender, datagram, context);
-        let judged: Vec<_> =
-            train.packets().filter_map(|datagram| Some((datagram, judge(datagram)?))).collect();
-        let claims = if judged.is_empty() { Vec::new() } else { self.pause() };
-        for (datagram, bytes) in judged {
-            let Some(Memory::Remote(memory)) = memories.get(bytes.to.memory as usize) else { continue };
-            let newer = self.newer(claims.iter().chain(&self.recent), bytes.message, bytes.to);
-            let (from, at) = (bytes.from.start, bytes.to.start);
-            for part in without(at..at + bytes.to.length, &newer) {
-                let from = from + (part.start - at) as usize..from + (part.end - at) as usize;
-                memory.place(part.start, &datagram[from.clone()]);
-                let to = MemorySlice { start: part.start, length: part.end - part.start, ..bytes.to };
-                placed.iter_mut().for_each(|list| list.push(PlaceBytes { from: from.clone(), to, ..bytes }));
-            }
-        }
-        self.resume();
-        let next = hands.endpoint.next_message(self.connection).unwrap_or(self.next);
-        self.hand_over(next, hands);
     }
 
-    /// Messages of which the program placed something that was not handed over, and where it lies in the region; ascending.
-    fn claims(&self) -> Vec<(u64, Range<u64>)> {
+    /// What the program has placed in this range of the region, and not handed over, of messages newer than this one.
+    fn claims(&self, message: u64, place: &Range<u64>) -> Vec<(u64, Range<u64>)> {
         let mut claims = Vec::new();
-        for number in self.next..self.newest(self.next) {
-            if !self.is_held(number) || !self.is_touched(number) {
+        if self.is_idle {
+            return claims;
+        }
+        for number in self.next.max(message + 1)..self.newest(self.next) {
+            if !self.is_held(number) {
+                continue;
+            }
+            let (slot, unit) = (self.slot(number), u64::from(self.shape.unit_bytes));
+            let Some(base) = PlacedWrite::base_of(self.program.word(slot, ANCHOR)) else { continue };
+            let (base, size) = (base - self.target.start, self.program.word(slot, SIZE));
+            if base >= place.end || size > 0 && base + size <= place.start {
                 continue;
             }
             // Of one whose size is known, only what it needs: a slot has room for the longest.
-            let (slot, unit) = (self.slot(number), u64::from(self.shape.unit_bytes));
-            let units = match self.program.word(slot, SIZE) {
-                0 => u64::MAX,
-                size => size.div_ceil(unit).div_ceil(64),
-            };
-            let words = self.program.first_words(slot, SLOT_HEAD_WORDS.saturating_add(units as usize));
+            let units = if size > 0 { size.div_ceil(unit).div_ceil(64) as usize } else { usize::MAX };
+            let words = self.program.first_words(slot, SLOT_HEAD_WORDS.saturating_add(units));
             if let Some(write) = PlacedWrite::read(&words, self.shape.unit_bytes) {
-                let base = write.base - self.target.start;
-                claims.extend(write.runs().map(|units| {
-                    let bytes = write.bytes(&units);
-                    (number, base + bytes.start..base + bytes.end)
-                }));
+                let ranges = write.runs().map(|units| write.bytes(&units));
+                let ranges = ranges.map(|bytes| (number, base + bytes.start..base + bytes.end));
+                claims.extend(ranges.filter(|(_, range)| overlap(range, place)));
             }
         }
         claims
     }
 
-    /// Of these: what newer messages than this one have of a place.
-    fn newer<'a>(
-        &self,
-        claims: impl IntoIterator<Item = &'a (u64, Range<u64>)>,
-        message: Option<u64>,
-        to: MemorySlice,
-    ) -> Vec<Range<u64>> {
-        let Some(message) = message.filter(|_| to.memory == self.target.memory) else { return Vec::new() };
-        let is_newer = |(number, range): &&(u64, Range<u64>)| {
-            *number > message && range.start < to.start + to.length && range.end > to.start
-        };
-        claims.into_iter().filter(is_newer).map(|(_, range)| range.clone()).collect()
+    /// What messages newer than the oldest of these datagrams have where they go. The program places nothing from the return on.
+    fn newer<'a>(&mut self, datagrams: impl Iterator<Item = &'a PlaceBytes>) -> Vec<(u64, Range<u64>)> {
+        let (mut oldest, mut place) = (u64::MAX, u64::MAX..0);
+        for bytes in datagrams {
+            oldest = oldest.min(bytes.message.unwrap_or(0));
+            place.start = place.start.min(bytes.to.start);
+            place.end = place.end.max(bytes.to.start + bytes.to.length);
+        }
+        if place.is_empty() {
+            return Vec::new();
+        }
+        let mut newer = Vec::new();
+        if !self.suspension.is_on() {
+            self.stop();
+            newer = self.claims(oldest, &place);
+        }
+        let recent = self.recent.iter().filter(|(number, range)| *number > oldest && overlap(range, &place));
+        newer.extend(recent.cloned());
+        newer
     }
 
     /// Hands over the messages before `end` that are complete or overtaken.
@@ -462,17 +522,34 @@ impl Slots {
         }
     }
 
-    /// The program places nothing from the return on, and these are its claims: what is copied now is older.
-    fn pause(&mut self) -> Vec<(u64, Range<u64>)> {
+    /// The program places nothing from the return on.
+    fn stop(&mut self) {
         self.is_paused = true;
         self.program.set_parameter(CONNECTION, 0);
         self.program.quiesce();
-        self.claims()
+    }
+
+    /// The socket is empty: a program that is set aside hands over what it has placed, or may be tried again.
+    fn rest_or_rise(&mut self, hands: &mut Hands<'_, '_>) {
+        let slots = u64::from(self.shape.slots);
+        if self.suspension.is_on() && !self.is_idle {
+            self.settle_to(self.next + slots, hands);
+            self.is_idle = true;
+        }
+        if self.suspension.is_over()
+            && !self.is_ending
+            && let Some(next) = hands.endpoint.next_message(self.connection)
+        {
+            self.next = next;
+            (next..next + slots).for_each(|number| self.open(number, hands));
+            self.suspension.end();
+            self.is_idle = false;
+        }
     }
 
     /// The program places again, unless it has placed so much that a reader that lags could not tell old from new.
     fn resume(&mut self) {
-        if self.is_paused && !self.is_ending && self.recent.len() < RECENT {
+        if self.is_paused && !self.is_ending && !self.suspension.is_on() && self.recent.len() < RECENT {
             self.is_paused = false;
             self.program.set_parameter(CONNECTION, self.connection.into());
         }
@@ -514,6 +591,6 @@ impl Slots {
     fn placing(&self, arrived: &mut u64) -> Placing {
         let counts = self.program.counts();
         *arrived += counts.refused.total();
-        Placing { counts, ..self.placing }
+        Placing { counts, suspended: self.suspension.times, ..self.placing }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Placing {
     /// Datagrams and trains read from the sockets, wakes among the latter.
     pub(super) read: u64,
     pub(super) trains: u64,
+    /// How often a program was set aside, as most Writes came up.
+    pub(super) suspended: u64,
 }
 
 impl Placing {
@@ -24,6 +26,7 @@ impl Placing {
         self.late += other.late;
         self.read += other.read;
         self.trains += other.trains;
+        self.suspended += other.suspended;
     }
 
     /// Datagrams that the program passed and that found no room in the socket.

@@ -14,7 +14,7 @@
 mod place;
 
 use super::judge::{RuleCounts, rows_of};
-use super::{BadRule, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleValue, STATE, TRAIN};
+use super::{BadRule, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleValue, STATE};
 use crate::bytecode::Reg::*;
 use crate::bytecode::Width::*;
 use crate::bytecode::{Assembler, Atomic, Bytecode, Helper, If, Op, Place, Reg, Width};
@@ -176,7 +176,7 @@ impl Emitter<'_> {
 
     /// Begins the run, and divides the train.
     fn begin(&mut self, processors: u32) {
-        let (asm, all) = (&mut self.asm, self.labels.all);
+        let (asm, all, train) = (&mut self.asm, self.labels.all, self.rule.train());
         asm.set(R6, R1);
         asm.call(Helper::Processor);
         asm.jump_if(If::AtLeast, R0, processors.min(1 << 16) as i32, all);
@@ -204,7 +204,7 @@ impl Emitter<'_> {
         asm.compute(Op::Sub, R1, 1);
         asm.compute(Op::Divide, R1, R2);
         asm.store_slot(Double, COUNT, R1);
-        asm.jump_if(If::AtMost, R1, TRAIN as i32, divided);
+        asm.jump_if(If::AtMost, R1, train.cast_signed(), divided);
         // More than the kernel makes: all of it goes up.
         asm.load_slot(Double, R3, TOTAL);
         asm.compute(Op::Add, R3, UDP);
@@ -417,11 +417,11 @@ impl Emitter<'_> {
         self.count(PASSED, Some(R1));
         self.asm.jump(done);
         self.asm.here(next);
-        let asm = &mut self.asm;
+        let (asm, train) = (&mut self.asm, self.rule.train());
         asm.compute(Op::Add, R7, 1);
         asm.load_slot(Double, R1, COUNT);
         asm.jump_if(If::AtLeast, R7, R1, done);
-        asm.again_if(If::Below, R7, TRAIN as i32, top);
+        asm.again_if(If::Below, R7, train.cast_signed(), top);
         asm.here(done);
         let out = asm.place();
         asm.load_slot(Double, R8, ANSWER);

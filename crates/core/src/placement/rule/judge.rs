@@ -2,7 +2,7 @@
 
 use super::{
     ANCHOR, ARRIVED, HIGH, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleTarget, RuleValue, SIZE,
-    SLOT_HEAD_WORDS, STATE, TRAIN,
+    SLOT_HEAD_WORDS, STATE,
 };
 use crate::placement::{Reject, Rejects};
 use core::ops::Range;
@@ -138,7 +138,7 @@ impl PlacementRule {
     ) -> TrainAnswer {
         let mut train = TrainAnswer::default();
         counts.runs += 1;
-        if packets.len() > TRAIN as usize {
+        if packets.len() > self.train() as usize {
             counts.passed += packets.len() as u64;
             return TrainAnswer { passed: packets.len(), wakes: true };
         }

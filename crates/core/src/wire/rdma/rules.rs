@@ -80,7 +80,7 @@ impl PlacedWrite {
         let units = words[SLOT_HEAD_WORDS..].to_vec();
         units.iter().any(|&word| word != 0).then_some(PlacedWrite {
             msn: (words[STATE] >> 1) as u32,
-            base: anchor >> (PSN_BITS + 1),
+            base: PlacedWrite::base_of(words[ANCHOR])?,
             psn: (anchor >> 1) as u32 & ((1 << PSN_BITS) - 1),
             is_bound: anchor & 1 == 1,
             size: Some(words[SIZE]).filter(|&size| size > 0),
@@ -89,16 +89,33 @@ impl PlacedWrite {
         })
     }
 
+    /// Where the message begins in the arena of whose slot this is the [`ANCHOR`] word; `None` if nothing has arrived.
+    #[must_use]
+    pub fn base_of(anchor: u64) -> Option<u64> {
+        Some(anchor.checked_sub(1)? >> (PSN_BITS + 1))
+    }
+
     /// The ranges of its segments that are there, in units.
     pub fn runs(&self) -> impl Iterator<Item = core::ops::Range<u64>> + '_ {
-        let has =
-            |unit: u64| self.units.get((unit / 64) as usize).is_some_and(|word| word >> (unit % 64) & 1 == 1);
         let (mut at, end) = (0, self.units.len() as u64 * 64);
         core::iter::from_fn(move || {
-            let start = (at..end).find(|&unit| has(unit))?;
-            at = (start..end).find(|&unit| !has(unit)).unwrap_or(end);
+            let start = self.next_unit(at, true)?;
+            at = self.next_unit(start, false).unwrap_or(end);
             Some(start..at)
         })
+    }
+
+    /// The next segment from `at` on that is there, or is not.
+    fn next_unit(&self, mut at: u64, is_there: bool) -> Option<u64> {
+        while let Some(&word) = self.units.get((at / 64) as usize) {
+            let sought = if is_there { word } else { !word };
+            let rest = sought >> (at % 64);
+            if rest != 0 {
+                return Some(at + u64::from(rest.trailing_zeros()));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
     }
 
     /// The bytes of some of its segments, in the message.

@@ -68,7 +68,12 @@ impl Driver {
     /// How Writes are placed: by the kernel, or why not.
     pub(in crate::rdma) fn placing(&self) -> String {
         match (&self.kernel, &self.refused_program) {
-            (Ok(_), None) => "bpf: the kernel places Writes".to_owned(),
+            (Ok(kernel), None) => match kernel.placing().suspended {
+                0 => "bpf: the kernel places Writes".to_owned(),
+                times => format!(
+                    "bpf: the kernel places Writes; set aside {times} times, as most came up the socket"
+                ),
+            },
             (Ok(_), Some(why)) => format!("stage for some connections: {why}"),
             (Err(why), _) => format!("stage: {why}"),
         }
