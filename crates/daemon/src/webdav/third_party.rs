@@ -285,8 +285,12 @@ mod tests {
             let failure = read(&list).err().unwrap_or_else(|| panic!("{list:?} was read"));
             assert!(failure.text().contains(why), "{list:?}: {failure:?}");
         }
-        let many: Vec<_> = (0..=MAX_PASSED).map(|_| ("TransferHeaderX", "1")).collect();
+        let values: Vec<_> = (0..=MAX_PASSED).map(|value| value.to_string()).collect();
+        let many: Vec<_> = values.iter().map(|value| ("TransferHeaderX", &value[..])).collect();
         assert!(read(&many).is_err());
+        assert!(read(&many[1..]).is_ok());
+        // What is said twice is passed on once.
+        assert!(read(&[many[0]; MAX_PASSED + 1]).is_ok_and(|order| order.passed.len() == 1));
         let long = "x".repeat(MAX_PASSED_BYTES);
         assert!(read(&[("TransferHeaderX", &long)]).is_err());
     }
