@@ -3,6 +3,7 @@
 use crate::site::{Job, number, ranges, run, sum, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::time::Duration;
 
 /// A server with this line, and its address.
 #[track_caller]
@@ -142,9 +143,9 @@ fn what_cannot_be_done_is_said() {
 
 /// What a server of this tier reports of a writer of these datagrams with these faults, and the bytes of its region. The server knows their
 /// length, and so has the program before they come, however busy the host is.
-fn served(tier: &str, host: &str, packet: u32, line: &str) -> (Value, Value, Vec<u8>) {
+fn served((tier, mib): (&str, u32), host: &str, packet: u32, line: &str) -> (Value, Value, Vec<u8>) {
     let words = words(&format!(
-        "rdma serve --listen rdma+udp://{host}:0 --json --region vis:4MiB:read,write --verify --tier {tier} --packet {packet}"
+        "rdma serve --listen rdma+udp://{host}:0 --json --region vis:{mib}MiB:read,write --verify --tier {tier} --packet {packet}"
     ));
     let (job, address) = listening(Job::start(&words));
     let written =
@@ -198,8 +199,8 @@ fn the_kernel_and_this_process_place_the_same() {
         ("127.0.0.1", "--faults loss=0.01,duplicate=0.02,reorder=8,seed=10"),
     ] {
         let line = format!("--message 60KiB --messages 150 --rate 400Mbps {line}");
-        let (by_stage, written, bytes) = served("stage", host, 3000, &line);
-        let (by_kernel, again, same) = served("bpf", host, 3000, &line);
+        let (by_stage, written, bytes) = served(("stage", 4), host, 3000, &line);
+        let (by_kernel, again, same) = served(("bpf", 4), host, 3000, &line);
         for field in
             ["segments_sent", "lost_on_purpose_ranges", "duplicated_on_purpose", "reordered_on_purpose"]
         {
@@ -249,23 +250,54 @@ fn writes_that_need_no_attention_wake_nobody() {
     }
 }
 
-/// Trains of small datagrams are longer than a program follows: it is set aside and tried again, and nothing is placed wrongly meanwhile.
+/// Trains of small datagrams are longer than a program follows, and long messages than a slot: that comes up, and a program of which most
+/// does is set aside and tried again. Nothing is placed wrongly meanwhile.
 #[test]
 fn a_program_that_places_little_is_set_aside() {
     if !may_place() {
         return;
     }
-    let line = "--message 60KiB --messages 400 --rate 400Mbps --faults loss=0.01,seed=11";
-    let [(by_stage, _, bytes), (by_kernel, _, same)] =
-        ["stage", "bpf"].map(|tier| served(tier, "127.0.0.1", 500, line));
-    assert!(bytes == same, "other bytes");
-    for field in ["complete", "incomplete", "lost", "losses", "written_bytes", "datagrams_lost"] {
-        assert_eq!(by_stage[field], by_kernel[field], "{field}");
+    for (mib, packet, messages) in
+        [(4, 500, "--message 60KiB --messages 400"), (21, 8972, "--message 10MiB --messages 5")]
+    {
+        let line = format!("{messages} --rate 400Mbps --faults loss=0.01,seed=11");
+        let [(by_stage, _, bytes), (by_kernel, _, same)] =
+            ["stage", "bpf"].map(|tier| served((tier, mib), "127.0.0.1", packet, &line));
+        assert!(bytes == same, "other bytes");
+        for field in ["complete", "incomplete", "lost", "losses", "written_bytes", "datagrams_lost"] {
+            assert_eq!(by_stage[field], by_kernel[field], "{field}");
+        }
+        let placing = by_kernel["placing"].as_str().unwrap();
+        let times = placing
+            .split_once("set aside ")
+            .and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(times.is_some_and(|times| times >= 1), "{placing}");
+        assert!(number(&by_kernel["datagrams"]["placed_by_kernel"]) > 0);
     }
-    let placing = by_kernel["placing"].as_str().unwrap();
-    let times =
-        placing.split_once("set aside ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
-    assert!(times.is_some_and(|times| times >= 2), "{placing}");
+}
+
+/// The kernel places while the server is stopped.
+#[test]
+fn a_server_that_is_stopped_for_a_second_loses_nothing() {
+    if !may_place() {
+        return;
+    }
+    let line = "--region vis:4MiB:write --tier bpf --connections 1 --packet 8972 --json";
+    let line = format!("rdma serve --listen rdma+udp://127.0.0.1:0?rcvbuf=1MiB {line}");
+    let (job, address) = listening(Job::start(&words(&line)));
+    let line = "--pattern --message 64KiB --messages 1200 --rate 400Mbps --json";
+    let writer = Job::start(&words(&format!("rdma write {address} --packet 8972 {line}")));
+    std::thread::sleep(Duration::from_millis(500));
+    job.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(1));
+    job.signal(Signal::CONT);
+    let written = writer.finish().expect(0).json();
+    let served = job.finish().expect(0).json();
+    assert_eq!((number(&served["complete"]), number(&served["datagrams_lost"])), (1200, 0), "{served}");
+    // Far more came in the second than this socket holds.
+    let segments = number(&written["datagrams"]["segments"]);
+    let passed = segments - number(&served["datagrams"]["placed_by_kernel"]);
+    assert!(passed * 20 < segments, "{passed} of {segments} went up the socket");
 }
 
 #[test]

@@ -28,7 +28,7 @@ const CLOSING: Nanos = Nanos::SECOND;
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
 /// The same where the kernel places and wakes.
-const KERNEL_TURN: Duration = Duration::from_millis(500);
+const KERNEL_TURN: Duration = Duration::from_secs(1);
 /// Datagrams of a peer that are told apart: many may have been placed before an older one that went up is read.
 const DATAGRAMS: usize = 1 << 20;
 /// Bytes handed out in a turn, before the socket is read again.

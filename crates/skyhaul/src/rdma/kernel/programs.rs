@@ -13,9 +13,11 @@ use std::thread::JoinHandle;
 
 /// Programs kept for connections to come.
 const SPARE: usize = 4;
-/// Bytes of the words of a connection's slots, at most; and slots.
-const SLOT_BYTES: usize = 4 << 20;
-const SLOTS: [u32; 2] = [64, 8192];
+/// Bytes of the words of a connection's slots, at most; and slots. The server is woken when half of them are filled.
+const SLOT_BYTES: usize = 8 << 20;
+const SLOTS: [u32; 2] = [64, 1 << 16];
+/// Of longer messages, what is behind comes up: room for each in every slot would leave few slots.
+const MAX_MESSAGE_BYTES: u64 = 4 << 20;
 
 /// A program, and its slots.
 pub(super) type Loaded = (PlacementProgram, SlotShape);
@@ -55,7 +57,8 @@ impl Programs {
     fn rule(&self, unit_bytes: u32) -> WriteRule {
         let [least, most] = SLOTS;
         let room = (SLOT_BYTES / least as usize / 8 - 8) * 64;
-        let units = self.longest.div_ceil(unit_bytes.into()).min(room as u64) as u32;
+        let longest = self.longest.min(MAX_MESSAGE_BYTES);
+        let units = longest.div_ceil(unit_bytes.into()).min(room as u64) as u32;
         let mut shape = SlotShape { slots: most, units, unit_bytes };
         while shape.slots > least && shape.words() * 8 * shape.slots as usize > SLOT_BYTES {
             shape.slots /= 2;
