@@ -1,10 +1,15 @@
 //! The program in the kernel and the interpreter of its rule give the same packets the same fate: bytes, slots, counters.
 
-use skyhaul_core::placement::rule::{RuleAnswer, RuleCounts, RuleTable, RuleWake, SlotShape};
+use skyhaul_core::placement::rule::{PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleWake, SlotShape};
+use skyhaul_core::wire::header::Order;
+use skyhaul_core::wire::layout::{Blocks, LayoutRule};
+use skyhaul_core::wire::lofar::{LofarLayout, Rsp, SLICES};
 use skyhaul_core::wire::rdma::ddp::DdpHeader;
 use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::rules::{CONNECTION, RuleRegion, WriteRule};
 use skyhaul_core::wire::rdma::shim::{self, UcShim};
+use skyhaul_core::wire::vdif::{Vdif, VdifLayout};
+use skyhaul_core::wire::vtp;
 use skyhaul_io::udp::bpf::{NoPlacement, PlacedObjects, PlacementProgram};
 use skyhaul_io::udp::send::SendMode;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
@@ -15,9 +20,121 @@ use std::time::{Duration, Instant};
 
 const UNIT: u32 = 256;
 const UNITS: u32 = 20;
+const WAKE: RuleWake = RuleWake { completed: 2, begun: 3 };
 const SLOTS: u32 = 8;
 const CONNECTION_NUMBER: u32 = 0x00C0_FFEE;
 const REGION: RuleRegion = RuleRegion { stag: 0x1234_5678, start: 512, length: 40_000, slot: 3 };
+
+type MakePacket = Box<dyn Fn(&mut Seeded, u64) -> Vec<u8>>;
+
+/// Packets, often damaged: mostly of the objects for which slots are open.
+struct Packets {
+    rule: PlacementRule,
+    parameters: Vec<(u16, u64)>,
+    /// The oldest object for which a slot is open at first.
+    base: u64,
+    /// Numbers of objects are these bits.
+    mask: u64,
+    /// The slot that is taken next, when this is the oldest object.
+    taken: fn(u64) -> u32,
+    /// A packet, of an object near this one.
+    packet: MakePacket,
+}
+
+/// Writes of the connection, bare or not.
+fn of_writes(is_uc: bool) -> Packets {
+    let writes = writes(is_uc);
+    let region = (RuleRegion::parameter(1)..).zip(REGION.row());
+    Packets {
+        rule: if is_uc { writes.uc() } else { writes.bare() },
+        parameters: std::iter::once((CONNECTION, CONNECTION_NUMBER.into())).chain(region).collect(),
+        base: u64::from(u32::MAX) - 40,
+        mask: u64::from(u32::MAX),
+        // UC: of the oldest message. Bare: the region's record begins anew.
+        taken: if is_uc { |base| (base % u64::from(SLOTS)) as u32 } else { |_| REGION.slot },
+        packet: Box::new(move |random, base| packet(random, is_uc, base)),
+    }
+}
+
+/// Packets of equal length that a layout places, from the object `base` on. `packet` makes the one at a position.
+fn of_layout(
+    LayoutRule { rule, parameters }: LayoutRule,
+    base: u64,
+    packet: impl Fn(&mut Seeded, u64) -> Vec<u8> + 'static,
+) -> Packets {
+    let units = u64::from(rule.shape.units);
+    let head = u64::from(rule.head_bytes);
+    Packets {
+        rule,
+        parameters: (0..).zip(parameters).collect(),
+        base,
+        mask: u64::MAX >> 1,
+        taken: |base| (base % u64::from(SLOTS)) as u32,
+        packet: Box::new(move |random, base| {
+            let position = base * units + random.below(u64::from(SLOTS + 3) * units);
+            let mut bytes = packet(random, position);
+            let filled = bytes.len() - head as usize;
+            bytes[head as usize..].copy_from_slice(&noise(random, filled));
+            match random.below(12) {
+                0 => bytes[random.below(head) as usize] ^= 1 << random.below(8),
+                1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+                _ => {}
+            }
+            bytes
+        }),
+    }
+}
+
+fn noise(random: &mut Seeded, bytes: usize) -> Vec<u8> {
+    let first = random.below(256);
+    (0..bytes).map(|at| (at as u64 ^ first) as u8).collect()
+}
+
+/// One of each kind of layout: LOFAR lanes; VDIF by a sequence number; VDIF threads by time.
+fn of_layouts() -> [Packets; 3] {
+    let like =
+        Rsp { version: 3, clock: 1, sample: 1, beamlets: 2, slices: SLICES, station: 214, ..Rsp::default() };
+    let lanes = [3u16, 0, 7];
+    let bytes = Rsp::LEN + like.payload_bytes().unwrap();
+    let blocks = Blocks::new(bytes, 0, lanes.len(), 12 * bytes as u64).unwrap();
+    let rule = LofarLayout::new(blocks, &like, &lanes).unwrap().rule(Some(214), SLOTS, WAKE).unwrap();
+    let units = u64::from(rule.rule.shape.units);
+    let slices = 1_656_500_000u64 * 195_312 / u64::from(SLICES) * u64::from(SLICES);
+    let first = slices / u64::from(SLICES) * 3;
+    let lofar = of_layout(rule, first.div_ceil(units), move |_, position| {
+        let (time, lane) = (position / 3 * u64::from(SLICES), lanes[(position % 3) as usize]);
+        let mut packet = Rsp { lane, ..like }.at(time).unwrap().write().to_vec();
+        packet.resize(bytes, 0);
+        packet
+    });
+
+    let frame = Vdif::shape(64, 1, 2, false, false).unwrap();
+    let numbered = 8 + frame.frame_bytes();
+    let blocks = Blocks::new(numbered, 8, 1, 12 * numbered as u64).unwrap();
+    let layout = VdifLayout::by_sequence(blocks, &frame, Order::Little).unwrap();
+    let by_sequence = of_layout(layout.rule(0, SLOTS, WAKE).unwrap(), 1 << 40, move |_, position| {
+        let mut packet = [&vtp::write(position, Order::Little)[..], &frame.write()].concat();
+        packet.resize(numbered, 0);
+        packet
+    });
+
+    let (bytes, fps, threads) = (frame.frame_bytes(), 25u32, [(5u16, 0), (0, 0), (1023, 0)]);
+    let blocks = Blocks::new(bytes, 0, threads.len(), 12 * bytes as u64).unwrap();
+    let layout = VdifLayout::by_time(blocks, &frame, &threads, Some(fps)).unwrap();
+    let first = frame.at(1_767_225_600 + 12_345, 0).unwrap();
+    let rule = layout.rule(first.epoch as u8, SLOTS, WAKE).unwrap();
+    let begin = first.seconds_since_2000() * u64::from(fps) * 3;
+    let base = begin.div_ceil(u64::from(rule.rule.shape.units));
+    let by_time = of_layout(rule, base, move |_, position| {
+        let (frames, thread) = ((position - begin) / 3, threads[(position % 3) as usize].0.into());
+        let (later, number) = ((frames / u64::from(fps)) as u32, (frames % u64::from(fps)) as u32);
+        let header = Vdif { seconds: first.seconds + later, frame: number, thread, ..first };
+        let mut packet = header.write().to_vec();
+        packet.resize(bytes, 0);
+        packet
+    });
+    [lofar, by_sequence, by_time]
+}
 
 /// Bare Writes are recorded by region, others by message.
 fn writes(is_uc: bool) -> WriteRule {
@@ -27,7 +144,7 @@ fn writes(is_uc: bool) -> WriteRule {
         regions: 2,
         element_bytes: 1 << 14,
         elements: 3,
-        wake: RuleWake { completed: 2, begun: 3 },
+        wake: WAKE,
     }
 }
 
@@ -84,11 +201,11 @@ fn packet(random: &mut Seeded, is_uc: bool, base: u64) -> Vec<u8> {
 }
 
 /// Packets that the kernel sends as one: of one length, but for the last, which may be shorter.
-fn train(random: &mut Seeded, is_uc: bool, base: u64, longest: u64) -> Vec<Vec<u8>> {
+fn train(random: &mut Seeded, of: &Packets, base: u64, longest: u64) -> Vec<Vec<u8>> {
     let wanted = random.below(longest) as usize + 1;
-    let mut packets = vec![packet(random, is_uc, base)];
+    let mut packets = vec![(of.packet)(random, base)];
     while packets.len() < wanted {
-        let next = packet(random, is_uc, base);
+        let next = (of.packet)(random, base);
         let length = packets[0].len();
         if next.len() <= length && !next.is_empty() {
             let is_shorter = next.len() < length;
@@ -104,9 +221,9 @@ fn train(random: &mut Seeded, is_uc: bool, base: u64, longest: u64) -> Vec<Vec<u
 }
 
 /// Plays random packets to program and interpreter, in trains of up to `longest`.
-fn agree(at: &str, is_uc: bool, longest: u64) {
-    let rule = if is_uc { writes(is_uc).uc() } else { writes(is_uc).bare() };
-    let mut placer = match PlacementProgram::new(&rule) {
+fn agree(at: &str, of: &Packets, longest: u64) {
+    let rule = &of.rule;
+    let mut placer = match PlacementProgram::new(rule) {
         Ok(placer) => placer,
         // An ordinary user may load no program; any other reason is a fault.
         Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
@@ -125,24 +242,21 @@ fn agree(at: &str, is_uc: bool, longest: u64) {
     // The other owner of the socket had made it wait.
     receiver.set_nonblocking(true).unwrap();
 
-    let mut table = RuleTable::new(&rule);
+    let mut table = RuleTable::new(rule);
     let mut set = |at: u16, value: u64| {
         placer.set_parameter(at, value);
         table.parameters[usize::from(at)] = value;
     };
-    set(CONNECTION, CONNECTION_NUMBER.into());
-    for (at, value) in (RuleRegion::parameter(1)..).zip(REGION.row()) {
-        set(at, value);
-    }
+    of.parameters.iter().for_each(|&(at, value)| set(at, value));
     let (element, elements) = rule.arena();
     let mut memory = vec![0u8; element * elements as usize];
     let mut counts = RuleCounts::default();
     let mut random = Seeded(33);
-    let mut base = u64::from(u32::MAX) - 40;
+    let (mut base, first) = (of.base, (of.base % u64::from(SLOTS)) as u32);
     for slot in 0..SLOTS {
-        let number = (base + u64::from((slot + SLOTS - base as u32 % SLOTS) % SLOTS)) & u64::from(u32::MAX);
+        let number = (base + u64::from((slot + SLOTS - first) % SLOTS)) & of.mask;
         placer.open(slot, number);
-        table.open(&rule, slot, number);
+        table.open(rule, slot, number);
     }
     let packets: u64 =
         std::env::var("SKYHAUL_PLACED_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
@@ -151,17 +265,16 @@ fn agree(at: &str, is_uc: bool, longest: u64) {
     while n < packets {
         turn += 1;
         if turn % (150 / longest.min(15)) == 0 {
-            // UC: the oldest message is taken, and its slot given to the next. Bare: the region's record begins anew.
-            let slot = if is_uc { (base as u32) % SLOTS } else { REGION.slot };
+            let slot = (of.taken)(base);
             let taken = placer.take(slot);
-            let words = table.slot(&rule, slot).to_vec();
+            let words = table.slot(rule, slot).to_vec();
             assert_eq!((taken.number, taken.arrived), (words[0] >> 1, words[1]), "packet {n}");
-            let next = (base + u64::from(SLOTS)) & u64::from(u32::MAX);
+            let next = (base + u64::from(SLOTS)) & of.mask;
             placer.open(slot, next);
-            table.open(&rule, slot, next);
-            base = (base + 1) & u64::from(u32::MAX);
+            table.open(rule, slot, next);
+            base = (base + 1) & of.mask;
         }
-        let train = train(&mut random, is_uc, base, longest);
+        let train = train(&mut random, of, base, longest);
         let slices: Vec<[IoSlice<'_>; 1]> = train.iter().map(|packet| [IoSlice::new(packet)]).collect();
         assert_eq!(sender.send_train(&slices).unwrap().packets, train.len());
         n += train.len() as u64;
@@ -186,14 +299,14 @@ fn agree(at: &str, is_uc: bool, longest: u64) {
     assert_eq!(placer.counts(), counts);
     assert_eq!(counts.packets(), n);
     for slot in 0..SLOTS {
-        assert_eq!(placer.slot(slot), table.slot(&rule, slot), "slot {slot}");
+        assert_eq!(placer.slot(slot), table.slot(rule, slot), "slot {slot}");
     }
     let mut all = vec![0; memory.len()];
     placer.read(0, &mut all);
     assert!(all == memory, "memory");
     assert!(counts.placed > n / 100, "{counts:?}");
     assert!(longest == 1 || counts.runs < n / 3, "trains are one run: {counts:?}");
-    eprintln!("{at}, {}, trains of {longest}: {counts:?}", if is_uc { "uc" } else { "bare" });
+    eprintln!("{at}, trains of {longest}: {counts:?}");
 }
 
 /// What the socket has after the program has seen so many packets. On a busy machine the kernel delivers later than `send` returns.
@@ -219,15 +332,23 @@ fn received<'a>(
 
 #[test]
 fn the_kernel_places_as_the_interpreter_does() {
-    agree("127.0.0.1:0", true, 1);
-    agree("[::1]:0", true, 1);
-    agree("127.0.0.1:0", false, 1);
+    agree("127.0.0.1:0", &of_writes(true), 1);
+    agree("[::1]:0", &of_writes(true), 1);
+    agree("127.0.0.1:0", &of_writes(false), 1);
 }
 
 #[test]
 fn the_kernel_places_trains_as_the_interpreter_does() {
     // Some are longer than a program follows.
-    agree("127.0.0.1:0", true, 60);
-    agree("[::1]:0", true, 8);
-    agree("127.0.0.1:0", false, 60);
+    agree("127.0.0.1:0", &of_writes(true), 60);
+    agree("[::1]:0", &of_writes(true), 8);
+    agree("127.0.0.1:0", &of_writes(false), 60);
+}
+
+#[test]
+fn the_kernel_places_what_layouts_place_as_the_interpreter_does() {
+    for of in of_layouts() {
+        agree("127.0.0.1:0", &of, 1);
+        agree("[::1]:0", &of, 30);
+    }
 }
