@@ -100,7 +100,7 @@ fn an_attempt_that_fails_leaves_nothing_behind() {
 
 #[test]
 fn a_disk_that_is_full() {
-    let (site, done, sent) = with_fault("enospc=8MiB");
+    let (site, done, sent) = with_fault("enospc=2MiB");
     let report = whole(&site, &done, &sent);
     assert_eq!(disk(&report, 1)["state"], "full", "{}", disk(&report, 1));
     told(&report, "disk_full", &site, 1);
@@ -108,7 +108,7 @@ fn a_disk_that_is_full() {
 
 #[test]
 fn a_disk_that_gives_errors() {
-    let (site, done, sent) = with_fault("eio=8MiB");
+    let (site, done, sent) = with_fault("eio=2MiB");
     let report = whole(&site, &done, &sent);
     assert_eq!(disk(&report, 1)["state"], "failed", "{}", disk(&report, 1));
     assert!(!disk(&report, 1)["error"].is_null());
