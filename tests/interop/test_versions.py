@@ -106,12 +106,12 @@ def test_a_short_run_of_all(version, numpy, tmp_path):
     if python is None:
         pytest.skip(f"no Python {version} (uv python install {version}, or pyenv install {version})")
     wanted = f"numpy=={OLDEST[version]}" if numpy == "oldest" else "numpy"
-    installed = ran(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", tmp_path / "packages",
-                    "--python-version", version, "--only-binary=:all:", wanted, *wheels)  # fmt: skip
+    installed = ran(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--target",
+                    tmp_path / "packages", "--python-version", version, "--only-binary=:all:", wanted, *wheels)  # fmt: skip
     if installed.returncode != 0 and is_network_error(installed.stderr):
         pytest.skip(f"pip does not reach its index ({installed.stderr.splitlines()[-1]}; connect this host to a network)")
     assert installed.returncode == 0, installed.stderr
-    done = ran(python, "-W", "error", SMOKE, tmp_path, PYTHONPATH=str(tmp_path / "packages"))
+    done = ran(python, "-W", "error", SMOKE, tmp_path, PYTHONPATH=str(tmp_path / "packages"), PYTHONDONTWRITEBYTECODE="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Python {version}." in done.stdout and done.stdout.endswith(": good\n")
     if numpy == "oldest":

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+/// Where Python keeps what it has compiled: a test starts hundreds of programs that import the same, and uv installs nothing compiled. Not
+/// beside the sources, as in the tree it would be in the way.
+const BYTECODE: &str = "target/suite/bytecode";
 /// Lines of a failed step that are shown again at its end.
 const SHOWN_ON_FAILURE: usize = 80;
 
@@ -118,7 +121,7 @@ impl Step {
         command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
         command.current_dir(workspace::root()).stdin(Stdio::null());
         command.stdout(writer.try_clone()?).stderr(writer);
-        command.env("CARGO_TERM_COLOR", "never").env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("CARGO_TERM_COLOR", "never").env("PYTHONPYCACHEPREFIX", workspace::root().join(BYTECODE));
         workspace::forget_cargo(&mut command);
         for (name, value) in &self.envs {
             command.env(name, value);
