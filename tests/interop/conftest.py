@@ -33,9 +33,11 @@ class Skyhaul:
 
 
 class Recorder:
-    """One scan being recorded on loopback, to disks that are directories."""
+    """One scan being recorded on loopback, to disks that are directories.
 
-    def __init__(self, skyhaul, directory, *options, form="vdif", scan="exp_sk_no0001", disks=2):
+    All of its memory is made ready at its start, a second of a processor for each GiB."""
+
+    def __init__(self, skyhaul, directory, *options, form="vdif", scan="exp_sk_no0001", disks=2, memory="64MiB"):
         self.skyhaul, self.scan = skyhaul, scan
         self.disks = [directory / f"disk{n}" for n in range(disks)]
         for disk in self.disks:
@@ -43,7 +45,7 @@ class Recorder:
         self.port = free_port()
         self.errors = directory / "record.err"
         words = [BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
-                 "--scan", scan, "--memory", "256MiB", "--json", *options]
+                 "--scan", scan, "--memory", memory, "--json", *options]
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL,
                                             stdout=subprocess.PIPE, stderr=errors)

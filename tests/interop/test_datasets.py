@@ -312,7 +312,7 @@ def test_a_descriptor_that_changes_is_said(record):
 
 def test_a_dataset_larger_than_memory(record):
     """200 MiB of heaps in a process that may have 150 MiB more than it begins with."""
-    recorder = record("--stop-items", "never", "--chunk", "8MiB", form="spead", scan="heaps")
+    recorder = record("--stop-items", "never", "--chunk", "8MiB", form="spead", scan="heaps", memory="256MiB")
     group = spead.ItemGroup()
     group.add_item(name="x", shape=(1 << 20,), dtype="<u2")
     generator = spead.HeapGenerator(group)

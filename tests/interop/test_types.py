@@ -35,7 +35,8 @@ BASEDPYRIGHT = {"typeCheckingMode": "strict", "stubPath": "stubs", "reportUnused
                 "ignore": ["stubs"]}  # fmt: skip
 # Pages with programs of another library beside ours under the same name; its users do not type them.
 OTHERS = ["from-spead2.md"]
-MYPY = "[mypy]\nstrict = True\nallow_redefinition = True\ndisallow_untyped_decorators = False\nmypy_path = stubs\ncache_dir = cache\n"
+# Whatever is checked: with the same stubs, and what was found of libraries is kept for the next.
+MYPY = "[mypy]\nstrict = True\nallow_redefinition = True\ndisallow_untyped_decorators = False\nmypy_path = {0}/stubs\ncache_dir = {0}/cache\n"
 
 
 class Typed(ast.NodeTransformer):
@@ -79,7 +80,7 @@ def programs(tmp_path_factory):
     for path in PROGRAMS.glob("*.py"):
         (root / path.name).write_text(path.read_text())
     (root / "pyrightconfig.json").write_text(json.dumps(BASEDPYRIGHT))
-    (root / "mypy.ini").write_text(MYPY)
+    (root / "mypy.ini").write_text(MYPY.format(root))
     return root
 
 
@@ -140,7 +141,7 @@ ejfat.Worker().stats()["building"]
 def test_wrong_arguments_are_found(programs, tmp_path):
     (tmp_path / "wrong.py").write_text(WRONG_ARGUMENTS)
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(BASEDPYRIGHT))
-    (tmp_path / "mypy.ini").write_text(MYPY)
+    (tmp_path / "mypy.ini").write_text(MYPY.format(programs))
     wrong = set(range(3, 12))
     errors = [one for one in basedpyright(tmp_path, "--project", ".")["generalDiagnostics"] if one["severity"] == "error"]
     assert {one["range"]["start"]["line"] + 1 for one in errors} == wrong
@@ -155,5 +156,5 @@ def test_wrong_programs_are_found(programs, tmp_path):
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(BASEDPYRIGHT))
     lines = {one["range"]["start"]["line"] for one in basedpyright(tmp_path, "--project", ".")["generalDiagnostics"]}
     assert {1, 2} <= lines
-    (tmp_path / "mypy.ini").write_text(MYPY)
+    (tmp_path / "mypy.ini").write_text(MYPY.format(programs))
     assert mypy(tmp_path, "wrong.py").stdout.count("error:") == 2
