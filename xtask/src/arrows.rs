@@ -1,14 +1,16 @@
 //! Which crate may depend on which, which module of the core on which, and no two files on each other ([`circles`]).
 //!
 //! ```text
-//!   core  io  skyhaul  measure  transfer  mount  experiments  daemon  cli        a crate may use any crate to its left
+//!   core  spectra  io  skyhaul  measure  transfer  mount  experiments  daemon  cli        a crate may use any crate to its left
 //!   core ◀ sim                            sim may use core; tests of the others may use sim
+//!   core ◀ spectra ◀ skyhaul              and no other crate has Fourier transforms
 //!   daemon ◀ python                       and what lies left of daemon
 //!   wire ─▶ placement ◀─ assembly         inside core: wire and assembly never meet
 //!   balance ─▶ wire                       a balancer reads labels, and assembles nothing
 //! ```
 //!
-//! `tokio` is reachable from daemon, cli and python only, and the core depends on nothing at all.
+//! `tokio` is reachable from daemon, cli and python only, and the core depends on nothing at all. `rustfft` and `realfft` are named by
+//! spectra only: they are compiled where their types are named.
 
 use crate::circles;
 use crate::source::{Source, words};
@@ -18,8 +20,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Published crates, each allowed to use those before it.
-const ORDER: [&str; 9] = [
+const ORDER: [&str; 10] = [
     "skyhaul-core",
+    "skyhaul-spectra",
     "skyhaul-io",
     "skyhaul",
     "skyhaul-measure",
@@ -42,6 +45,9 @@ const BESIDE: [(&str, &[&str]); 5] = [
 ];
 /// The only crates from which an asynchronous runtime may be reached.
 const ASYNC: [&str; 3] = ["skyhaul-daemon", "skyhaul-cli", "skyhaul-python"];
+
+/// The only crate that depends on libraries of Fourier transforms, and these.
+const TRANSFORMS: (&str, [&str; 2]) = ("skyhaul-spectra", ["realfft", "rustfft"]);
 
 /// Everything that breaks an arrow, one line each.
 pub(crate) fn findings() -> Result<Vec<String>> {
@@ -110,6 +116,9 @@ fn between_crates(graph: &Graph) -> Vec<String> {
         for to in graph.normal.get(from).unwrap_or(&none) {
             if graph.own.contains(to) && !allowed.contains(&to.as_str()) {
                 found.push(format!("{from} depends on {to}, which is not to its left"));
+            }
+            if from != TRANSFORMS.0 && TRANSFORMS.1.contains(&to.as_str()) {
+                found.push(format!("{from} depends on {to}: only {} does", TRANSFORMS.0));
             }
             if from == ORDER[0] {
                 found.push(format!("{from} depends on {to}: the core depends on nothing"));
@@ -223,6 +232,15 @@ mod tests {
         assert_eq!(between_crates(&graph(&[("skyhaul-io", "skyhaul")], &[])).len(), 1);
         assert_eq!(between_crates(&graph(&[("skyhaul", "skyhaul-sim")], &[])).len(), 1);
         assert_eq!(between_crates(&graph(&[], &[("skyhaul-core", "skyhaul-io")])).len(), 1);
+    }
+
+    #[test]
+    fn transforms_have_one_home() {
+        assert_eq!(between_crates(&graph(&[("skyhaul-spectra", "rustfft")], &[])), [""; 0]);
+        assert_eq!(
+            between_crates(&graph(&[("skyhaul", "rustfft")], &[])),
+            ["skyhaul depends on rustfft: only skyhaul-spectra does"]
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@
 //! Limits: widths that divide 32. `f32` holds the upper 24 of 32 bits; as integers, all are kept.
 
 use std::fmt;
+use std::ops::Range;
 
 /// The highest level of two bits, if the lower one is 1.
 const HIGH: f32 = 3.316_505;
@@ -462,6 +463,24 @@ impl Tracks {
         }
         to.extend_from_slice(&held.to_le_bytes()[..(bits as usize).div_ceil(8)]);
     }
+}
+
+/// Append a column of rows: of each row of `width` samples, those at `part`. A row that is not whole is left out.
+///
+/// # Panics
+/// `width` is zero, or `part` reaches beyond it.
+pub fn append_column(rows: &[f32], width: usize, part: Range<usize>, to: &mut Vec<f32>) {
+    assert!(part.end <= width, "{part:?} of rows of {width}");
+    to.reserve(rows.len() / width * part.len());
+    for row in rows.chunks_exact(width) {
+        to.extend_from_slice(&row[part.clone()]);
+    }
+}
+
+/// Whether no sample is missing (NaN).
+#[must_use]
+pub fn is_whole(samples: &[f32]) -> bool {
+    samples.iter().all(|sample| !sample.is_nan())
 }
 
 /// Why bitstreams cannot be decoded.

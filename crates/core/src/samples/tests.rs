@@ -142,3 +142,14 @@ fn tracks_that_do_not_exist_are_rejected() {
     assert_eq!(Tracks::new(u32::MAX, &[]), Err(TracksError::Count(0)));
     assert_eq!(Tracks::new(u32::MAX, &[0; 33]), Err(TracksError::Count(33)));
 }
+
+#[test]
+fn a_column_is_what_rows_have_at_its_place() {
+    let rows: Vec<f32> = (0..14u8).map(f32::from).collect();
+    let mut column = vec![-1.0];
+    append_column(&rows, 4, 1..3, &mut column);
+    assert_eq!(column, [-1.0, 1.0, 2.0, 5.0, 6.0, 9.0, 10.0]);
+    append_column(&rows, 14, 13..14, &mut column);
+    assert_eq!(column[7..], [13.0]);
+    assert!(is_whole(&rows) && is_whole(&[]) && !is_whole(&[1.0, f32::NAN]));
+}

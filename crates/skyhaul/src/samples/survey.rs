@@ -2,24 +2,16 @@
 //!
 //! ```text
 //!   looks, spread over the range ─▶ rows ─▶ columns (thread, channel) ─▶ codes, mean, power
-//!                                    │                       └─▶ blocks of N, Hann window, N zeros ─▶ FFT ─▶ Σ|X|²
-//!                                    └─▶ frames that are missing, by time                                     │
-//!                                                      autocorrelation ◀─ inverse FFT, less the window's ◀────┘
+//!                                    │                       └─▶ spectrum, autocorrelation (skyhaul_spectra)
+//!                                    └─▶ frames that are missing, by time
 //! ```
-//!
-//! A block with a missing sample is left out of the spectrum of its column. The zeros behind each block make the
-//! autocorrelation that of the samples as they follow each other, not of a circle.
 
 use super::{Samples, SamplesError};
-use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
-use rustfft::num_complex::Complex;
-use rustfft::{Fft, FftPlanner};
 use serde::Serialize;
 use skyhaul_core::hint::Hint;
-use skyhaul_core::samples::Coding;
-use std::f64::consts::TAU;
+use skyhaul_core::samples::append_column;
+use skyhaul_spectra::{Blockwise, ColumnSums, Gathering};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Elementary samples that are decoded at once.
 const BLOCK_SAMPLES: u64 = 1 << 22;
@@ -109,7 +101,7 @@ impl Samples {
         let columns = self.threads.len() * self.channels as usize;
         let block = self.block_of(options.block, columns)?;
         let looks = self.looks(&rows, block as u64, options.most);
-        let transform = Transform::new(block, self.complex, self.sample_rate());
+        let transform = Blockwise::new(block, self.complex, self.sample_rate());
         let mut gathered: Vec<Gathering> =
             (0..columns).map(|_| Gathering::new(self.coding, &transform)).collect();
         // Each part has a frame at least.
@@ -136,7 +128,7 @@ impl Samples {
         let channels = self.channels as usize;
         let column = |(n, gathering): (usize, Gathering)| {
             let (thread, channel) = (self.threads[n / channels], (n % channels) as u32);
-            gathering.finish(thread, channel, &transform)
+            Column::new(thread, channel, gathering.finish(&transform))
         };
         Ok(Survey {
             rows: (rows.start, rows.end),
@@ -222,7 +214,7 @@ impl Samples {
         first.filter(|&&valid| valid).count() as u64
     }
 
-    fn gather_columns(&self, samples: &[f32], transform: &Transform, gathered: &mut [Gathering]) {
+    fn gather_columns(&self, samples: &[f32], transform: &Blockwise, gathered: &mut [Gathering]) {
         let workers = self.workers_for(samples.len(), gathered.len());
         let share = gathered.len().div_ceil(workers);
         let (width, each) = (self.row(), 1 + usize::from(self.complex));
@@ -231,9 +223,7 @@ impl Samples {
             let mut column = Vec::new();
             for (n, gathering) in (first..).zip(gathered) {
                 column.clear();
-                samples
-                    .chunks_exact(width)
-                    .for_each(|row| column.extend_from_slice(&row[n * each..][..each]));
+                append_column(samples, width, n * each..(n + 1) * each, &mut column);
                 gathering.add(&column, transform, &mut scratch);
             }
         };
@@ -273,244 +263,11 @@ pub struct Column {
     pub autocorrelation: Vec<f64>,
 }
 
-/// A column while it is gathered.
-struct Gathering {
-    /// How codes are counted.
-    coding: Coding,
-    counted: u64,
-    sum: f64,
-    squares: f64,
-    components: u32,
-    codes: Vec<u64>,
-    blocks: u64,
-    power: Vec<f64>,
-}
-
-/// Elementary samples that are written as codes at once: whole bytes of any width.
-const CODES: usize = 4096;
-
-impl Gathering {
-    fn new(coding: Coding, transform: &Transform) -> Self {
-        let bits = coding.bits().min(8);
-        Self {
-            coding: Coding::Offset(bits),
-            counted: 0,
-            sum: 0.0,
-            squares: 0.0,
-            components: 1,
-            codes: vec![0; 1 << bits],
-            blocks: 0,
-            power: vec![0.0; transform.points()],
-        }
+impl Column {
+    fn new(thread: u16, channel: u32, found: ColumnSums) -> Self {
+        let ColumnSums { samples, mean, rms, codes, levels, blocks, spectrum, autocorrelation } = found;
+        Self { thread, channel, samples, mean, rms, codes, levels, blocks, spectrum, autocorrelation }
     }
-
-    /// Add consecutive samples, with NaN for missing ones.
-    fn add(&mut self, samples: &[f32], transform: &Transform, scratch: &mut Scratch) {
-        self.components = transform.components();
-        let mut valid: Vec<f32> = Vec::with_capacity(CODES);
-        for part in samples.chunks(CODES) {
-            valid.clear();
-            valid.extend(part.iter().filter(|sample| !sample.is_nan()));
-            self.count(&mut valid);
-        }
-        for block in samples.chunks_exact(transform.block() * self.components as usize) {
-            if block.iter().all(|sample| !sample.is_nan()) {
-                transform.add(block, scratch, &mut self.power);
-                self.blocks += 1;
-            }
-        }
-    }
-
-    fn count(&mut self, valid: &mut Vec<f32>) {
-        let count = valid.len();
-        self.counted += count as u64;
-        self.sum += valid.iter().map(|&sample| f64::from(sample)).sum::<f64>();
-        self.squares += valid.iter().map(|&sample| f64::from(sample).powi(2)).sum::<f64>();
-        valid.resize(count.next_multiple_of(8), 0.0);
-        let bits = self.coding.bits();
-        let mut octets = [0; CODES];
-        let octets = &mut octets[..self.coding.octets_of(valid.len())];
-        self.coding.encode(valid, octets);
-        let each = (8 / bits) as usize;
-        let mask = (1u32 << bits) - 1;
-        for n in 0..count {
-            let code = u32::from(octets[n / each]) >> ((n % each) as u32 * bits) & mask;
-            self.codes[code as usize] += 1;
-        }
-    }
-
-    fn finish(self, thread: u16, channel: u32, transform: &Transform) -> Column {
-        let counted = self.counted.max(1) as f64;
-        let levels = (0..self.codes.len() as u32).map(|code| self.coding.level(code)).collect();
-        let any = self.blocks > 0;
-        Column {
-            thread,
-            channel,
-            samples: self.counted,
-            mean: self.sum / counted,
-            rms: (self.squares / counted * f64::from(self.components)).sqrt(),
-            codes: self.codes,
-            levels,
-            blocks: self.blocks,
-            spectrum: if any { transform.density(&self.power, self.blocks) } else { Vec::new() },
-            autocorrelation: if any { transform.autocorrelation(&self.power) } else { Vec::new() },
-        }
-    }
-}
-
-/// Transforms blocks of one length.
-struct Transform {
-    block: usize,
-    rate: u64,
-    window: Vec<f32>,
-    plan: Plan,
-}
-
-enum Plan {
-    Real(Arc<dyn RealToComplex<f32>>),
-    Complex(Arc<dyn Fft<f32>>),
-}
-
-/// Memory for one block.
-struct Scratch {
-    real: Vec<f32>,
-    points: Vec<Complex<f32>>,
-    scratch: Vec<Complex<f32>>,
-}
-
-/// Hann's window, periodic.
-fn window(block: usize) -> impl Iterator<Item = f64> {
-    (0..block).map(move |n| 0.5 - 0.5 * (TAU * n as f64 / block as f64).cos())
-}
-
-impl Transform {
-    fn new(block: usize, complex: bool, rate: u64) -> Self {
-        let plan = if complex {
-            Plan::Complex(FftPlanner::new().plan_fft_forward(2 * block))
-        } else {
-            Plan::Real(RealFftPlanner::new().plan_fft_forward(2 * block))
-        };
-        Self { block, rate, window: window(block).map(|w| w as f32).collect(), plan }
-    }
-
-    fn block(&self) -> usize {
-        self.block
-    }
-
-    fn is_complex(&self) -> bool {
-        matches!(self.plan, Plan::Complex(_))
-    }
-
-    /// Components of a sample.
-    fn components(&self) -> u32 {
-        1 + u32::from(self.is_complex())
-    }
-
-    /// Points of a spectrum.
-    fn points(&self) -> usize {
-        if self.is_complex() { 2 * self.block } else { self.block + 1 }
-    }
-
-    /// Hz of each point.
-    fn frequencies(&self) -> Vec<f64> {
-        let step = self.rate as f64 / (2 * self.block) as f64;
-        let below = if self.is_complex() { self.block } else { 0 };
-        (0..self.points()).map(|n| (n as f64 - below as f64) * step).collect()
-    }
-
-    fn scratch(&self) -> Scratch {
-        let scratch = match &self.plan {
-            Plan::Real(plan) => plan.get_scratch_len(),
-            Plan::Complex(plan) => plan.get_inplace_scratch_len(),
-        };
-        Scratch {
-            real: vec![0.0; if self.is_complex() { 0 } else { 2 * self.block }],
-            points: vec![Complex::default(); self.points()],
-            scratch: vec![Complex::default(); scratch],
-        }
-    }
-
-    /// Add the power of a block of complete samples, point by point.
-    fn add(&self, block: &[f32], scratch: &mut Scratch, power: &mut [f64]) {
-        let Scratch { real, points, scratch } = scratch;
-        match &self.plan {
-            Plan::Real(plan) => {
-                real.fill(0.0);
-                for ((to, &sample), &w) in real.iter_mut().zip(block).zip(&self.window) {
-                    *to = sample * w;
-                }
-                // Its only error is a wrong length.
-                if plan.process_with_scratch(real, points, scratch).is_err() {
-                    return;
-                }
-            }
-            Plan::Complex(plan) => {
-                points.fill(Complex::default());
-                for ((to, sample), &w) in points.iter_mut().zip(block.as_chunks::<2>().0).zip(&self.window) {
-                    *to = Complex::new(sample[0] * w, sample[1] * w);
-                }
-                plan.process_with_scratch(points, scratch);
-            }
-        }
-        power.iter_mut().zip(points.iter()).for_each(|(sum, point)| *sum += f64::from(point.norm_sqr()));
-    }
-
-    /// Power per Hz from the sum over `blocks`, the lowest frequency first. Its integral, by trapezoids, is the mean square of
-    /// the samples.
-    fn density(&self, power: &[f64], blocks: u64) -> Vec<f64> {
-        let squares: f64 = window(self.block).map(|w| w * w).sum();
-        let scale = 1.0 / (self.rate as f64 * squares * blocks as f64);
-        if self.is_complex() {
-            // Behind the highest frequency there are the negative ones.
-            return power[self.block..].iter().chain(&power[..self.block]).map(|sum| sum * scale).collect();
-        }
-        // Of real samples, what lies at negative frequencies is the same again.
-        power.iter().map(|sum| 2.0 * sum * scale).collect()
-    }
-
-    /// The autocorrelation to half a block, 1 at lag 0; of complex samples its magnitude.
-    fn autocorrelation(&self, power: &[f64]) -> Vec<f64> {
-        let lags = self.block / 2;
-        let mut correlation = if self.is_complex() {
-            let mut points: Vec<_> = scaled(power).map(|power| Complex::new(power, 0.0)).collect();
-            FftPlanner::new().plan_fft_inverse(points.len()).process(&mut points);
-            points.iter().take(lags).map(|point| f64::from(point.norm())).collect()
-        } else {
-            inverse(power, lags)
-        };
-        // The window's own, which the samples' is multiplied by.
-        let mut spectrum: Vec<_> = self.window.iter().map(|&w| Complex::new(w, 0.0)).collect();
-        spectrum.resize(2 * self.block, Complex::default());
-        FftPlanner::new().plan_fft_forward(2 * self.block).process(&mut spectrum);
-        let squares: Vec<f64> =
-            spectrum[..=self.block].iter().map(|point| f64::from(point.norm_sqr())).collect();
-        let of_window = inverse(&squares, lags);
-        let first = correlation.first().zip(of_window.first()).map(|(c, w)| c / w).filter(|&c| c > 0.0);
-        for (value, w) in correlation.iter_mut().zip(&of_window) {
-            *value = first.map_or(0.0, |first| *value / w / first);
-        }
-        correlation
-    }
-}
-
-/// Values as parts of the largest, as far as a transform in single precision needs them: their common factor drops out. With double
-/// precision too, all of the library's transforms would be compiled twice, and the powers are of single precision themselves.
-fn scaled(power: &[f64]) -> impl Iterator<Item = f32> {
-    let largest = power.iter().copied().fold(0.0, f64::max);
-    power.iter().map(move |&power| if largest > 0.0 { (power / largest) as f32 } else { 0.0 })
-}
-
-/// The first values of the real inverse of a spectrum of powers, but for a factor.
-fn inverse(power: &[f64], lags: usize) -> Vec<f64> {
-    let plan: Arc<dyn ComplexToReal<f32>> =
-        RealFftPlanner::new().plan_fft_inverse(2 * (power.len() - 1).max(1));
-    let mut points: Vec<_> = scaled(power).map(|power| Complex::new(power, 0.0)).collect();
-    let mut values = plan.make_output_vec();
-    if plan.process(&mut points, &mut values).is_err() {
-        values.fill(0.0);
-    }
-    values.truncate(lags);
-    values.into_iter().map(f64::from).collect()
 }
 
 #[cfg(test)]

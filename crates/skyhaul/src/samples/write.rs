@@ -2,7 +2,7 @@
 
 use super::Samples;
 use super::read::Wanted;
-use skyhaul_core::samples::Coding;
+use skyhaul_core::samples::{Coding, append_column, is_whole};
 use skyhaul_core::wire::{FILL, FamilyRef, Field, Written};
 use skyhaul_io::samples::encode;
 use std::ops::Range;
@@ -80,9 +80,8 @@ impl FrameMaker {
         for rows in rows.chunks_exact(self.frame_rows * row) {
             for rank in 0..self.threads {
                 self.column.clear();
-                let columns = rows.chunks_exact(row).map(|row| &row[rank * self.each..][..self.each]);
-                columns.for_each(|cell| self.column.extend_from_slice(cell));
-                let valid = self.column.iter().all(|sample| !sample.is_nan());
+                append_column(rows, row, rank * self.each..(rank + 1) * self.each, &mut self.column);
+                let valid = is_whole(&self.column);
                 let (header, length) = self
                     .headers
                     .header(self.made, rank, valid)
