@@ -213,7 +213,7 @@ def build(out, rust):
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-c", str(HERE),
          "-d", str(fresh.with_name("site-doctrees")), str(staged), str(fresh)],
-        env=os.environ | {"SKYHAUL_VERSION": version(), "PYTHONDONTWRITEBYTECODE": "1"}, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+        env=os.environ | {"SKYHAUL_VERSION": version()}, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
     if done.returncode:
         return ["Sphinx found the mistakes above"]
     if rust:

@@ -7,14 +7,15 @@ import pytest
 from conftest import ROOT
 
 SITE = ROOT / "docs/site"
-RUST = ROOT / "target/doc"
+# Of `make docs`, and of `make test`.
+RUST = (ROOT / "target/doc", ROOT / "target/suite/doc")
 sys.path.insert(0, str(SITE))
 
 
 @pytest.fixture(scope="module")
 def rust():
     """The pages of rustdoc that the site was made with: they may be built while these tests run."""
-    return RUST if (RUST / "skyhaul/index.html").is_file() else None
+    return next((made for made in RUST if (made / "skyhaul/index.html").is_file()), None)
 
 
 @pytest.fixture(scope="module")

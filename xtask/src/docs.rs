@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<bool> {
     let status = Command::new(python)
         .args(["docs/site/build.py", "--rust", "target/doc"])
         .env("SKYHAUL_BIN", workspace::root().join("target/release/skyhaul"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONPYCACHEPREFIX", workspace::root().join(prepare::BYTECODE))
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .status()

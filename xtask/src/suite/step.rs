@@ -1,5 +1,6 @@
 //! One command of the suite: run with a time limit, its output kept, read and shown.
 
+use super::prepare;
 use super::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -9,9 +10,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Where Python keeps what it has compiled: a test starts hundreds of programs that import the same, and uv installs nothing compiled. Not
-/// beside the sources, as in the tree it would be in the way.
-const BYTECODE: &str = "target/suite/bytecode";
 /// Lines of a failed step that are shown again at its end.
 const SHOWN_ON_FAILURE: usize = 80;
 
@@ -121,7 +119,9 @@ impl Step {
         command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
         command.current_dir(workspace::root()).stdin(Stdio::null());
         command.stdout(writer.try_clone()?).stderr(writer);
-        command.env("CARGO_TERM_COLOR", "never").env("PYTHONPYCACHEPREFIX", workspace::root().join(BYTECODE));
+        command
+            .env("CARGO_TERM_COLOR", "never")
+            .env("PYTHONPYCACHEPREFIX", workspace::root().join(prepare::BYTECODE));
         workspace::forget_cargo(&mut command);
         for (name, value) in &self.envs {
             command.env(name, value);
