@@ -57,6 +57,7 @@ pub mod balance;
 pub mod bytecode;
 pub mod control;
 pub mod diagnose;
+pub mod disk_turns;
 pub mod framing;
 pub mod hint;
 pub mod measure;

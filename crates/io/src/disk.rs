@@ -22,6 +22,7 @@ mod failing;
 mod requests;
 mod scratch;
 pub mod tree;
+mod turn;
 mod writer;
 
 pub use attribute::{attribute, set_attribute};
@@ -30,6 +31,7 @@ pub use failing::{FailingDisk, Faults};
 pub use requests::{Ended, Queue};
 pub use scratch::{Scratch, device_bytes, next_data, set_size};
 pub use tree::Tree;
+pub use turn::{DiskTurn, TurnCounts, WriteClaim, read_at_in_turn, turn_counts, while_waiting};
 pub use writer::{Disk, Done, Log, is_locked};
 
 use crate::memory::{ALIGN, Block, Pool, PoolOptions};
@@ -41,7 +43,7 @@ use skyhaul_core::hint::Hint;
 use std::fs::{File, FileType};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -206,7 +208,7 @@ impl Source {
         self.length == 0
     }
 
-    /// Fill `block` from byte `offset` on: a multiple of 4096, unless the file was [opened](Self::open_at) for another. Returns less than a block only at the end of the file.
+    /// Fill `block` from byte `offset` on, in turn with recordings to the same disk: a multiple of 4096, unless the file was [opened](Self::open_at) for another. Returns less than a block only at the end of the file.
     ///
     /// # Errors
     /// A system error; `InvalidInput` if the offset is not aligned.
@@ -229,7 +231,7 @@ impl Source {
         let into = &mut block[..most];
         let mut filled = 0;
         while filled < most {
-            match self.file.read_at(&mut into[filled..], offset + filled as u64) {
+            match read_at_in_turn(&self.file, &mut into[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -6,9 +6,11 @@
 //!   search   urgent │       ─▶ thread                seeks chunks under other names, on any disk
 //! ```
 //!
-//! A thread blocked in the kernel cannot be stopped; it continues once its disk answers. Threads are never joined.
+//! A thread blocked in the kernel cannot be stopped; it continues once its disk answers. Threads are never joined. One that waits for a
+//! recording which writes to the disk does not hang: its time begins anew as long as it waits.
 
 use crate::segments::UnitKey;
+use skyhaul_io::disk::while_waiting;
 use skyhaul_io::lock::{lock, wait};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -41,7 +43,17 @@ struct DiskQueue {
 }
 
 impl DiskQueue {
-    fn work(&self, thread: usize) {
+    fn work(self: &Arc<Self>, thread: usize) {
+        let own = Arc::downgrade(self);
+        while_waiting(move || {
+            let Some(disk) = own.upgrade() else { return };
+            let (mut queue, now) = (lock(&disk.queue), Instant::now());
+            // What waits for this thread waits for the recording, too.
+            queue.last_done = Some(now);
+            if let Some((_, since)) = &mut queue.running[thread] {
+                *since = now;
+            }
+        });
         loop {
             let mut queue = lock(&self.queue);
             let task = loop {

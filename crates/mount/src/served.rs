@@ -260,7 +260,7 @@ impl Served {
 
     /// On a thread of the disk.
     fn load_now(self: &Arc<Self>, key: UnitKey, chunk: &ServedChunk, disk: usize) {
-        let begun = Instant::now();
+        let mut short_since = None;
         loop {
             match chunk.file.read(key.unit, || self.block()) {
                 Ok(read) => {
@@ -275,7 +275,9 @@ impl Served {
                     }
                     return;
                 }
-                Err(UnitError::NoMemory) if begun.elapsed() < self.options.timeout => {
+                Err(UnitError::NoMemory)
+                    if short_since.get_or_insert_with(Instant::now).elapsed() < self.options.timeout =>
+                {
                     std::thread::sleep(BLOCK_POLL_INTERVAL);
                 }
                 Err(UnitError::NoMemory) => return self.loaded(key, None),

@@ -17,12 +17,14 @@
 //! [`balance`] does the same for a load balancer, its senders and its workers: `skyhaul-sim -- balance 7`.
 //! [`site`] does the same for two tenants whose senders, workers, data planes and control planes are restarted: `skyhaul-sim -- site 7`.
 //! [`rdma`] does the same for two endpoints of RDMA: `skyhaul-sim -- rdma 7`.
+//! [`disk`] does the same for recordings and readers that share a disk: `skyhaul-sim -- disk 7`.
 //! [`traces`] plays measurements of paths with a known fault, for the diagnosis of the core.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]
 
 pub mod balance;
 pub mod crash;
+pub mod disk;
 pub mod keyed;
 pub mod ledger;
 pub mod link;

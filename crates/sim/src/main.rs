@@ -1,8 +1,8 @@
-//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma] [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma|disk] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::ledger::{Held, Tally};
-use skyhaul_sim::{balance, play, rate, rdma, site};
+use skyhaul_sim::{balance, disk, play, rate, rdma, site};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let balancers = words.next_if_eq("balance").is_some();
     let sites = words.next_if_eq("site").is_some();
     let endpoints = words.next_if_eq("rdma").is_some();
+    let disks = words.next_if_eq("disk").is_some();
     let (mut seed, mut worlds, mut from) = (None, None, 1u64);
     while let Some(word) = words.next() {
         let value = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
             _ => (seed.get_or_insert(0), value(Some(word))),
         };
         let Some(number) = number else {
-            eprintln!("usage: skyhaul-sim [rate|balance|site|rdma] [SEED] [--worlds N] [--from SEED]");
+            eprintln!("usage: skyhaul-sim [rate|balance|site|rdma|disk] [SEED] [--worlds N] [--from SEED]");
             return ExitCode::from(2);
         };
         *to = number;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         _ if endpoints => {
             rdma_worlds(seed.map_or(from..from + worlds.unwrap_or(2000), |seed| seed..seed + 1))
         }
+        _ if disks => disk_worlds(seed.map_or(from..from + worlds.unwrap_or(1000), |seed| seed..seed + 1)),
         (true, Some(seed)) => rate_world(seed),
         (true, None) => rate_worlds(worlds.unwrap_or(100)),
         (false, Some(seed)) => {
@@ -69,6 +71,17 @@ fn rdma_worlds(seeds: Range<u64>) -> Held {
     for seed in seeds {
         let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- rdma {seed}");
         sum.add(&rdma::play(seed).map_err(why)?);
+    }
+    println!("{sum:#?}");
+    Ok(())
+}
+
+/// Recordings and readers of a disk; the counts of all worlds.
+fn disk_worlds(seeds: Range<u64>) -> Held {
+    let mut sum = disk::Played::default();
+    for seed in seeds {
+        let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- disk {seed}");
+        sum.add(&disk::play(seed).map_err(why)?);
     }
     println!("{sum:#?}");
     Ok(())

@@ -220,3 +220,26 @@ fn endpoints_of_rdma_report_what_came_and_nothing_else() {
 fn a_seed_plays_the_same_rdma_world_again() {
     assert_eq!(skyhaul_sim::rdma::play(7), skyhaul_sim::rdma::play(7));
 }
+
+/// More with `SKYHAUL_SIM_WORLDS=100000`.
+#[test]
+fn recordings_lose_nothing_to_readers_of_their_disk() {
+    let worlds = std::env::var("SKYHAUL_SIM_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let (mut sum, mut failed) = (skyhaul_sim::disk::Played::default(), Vec::new());
+    for seed in 0..worlds {
+        match skyhaul_sim::disk::play(seed) {
+            Ok(played) => sum.add(&played),
+            Err(why) => failed.push(format!("{why}\nreplay: cargo run -p skyhaul-sim -- disk {seed}")),
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} worlds failed; the first:\n{}",
+        failed.len(),
+        failed[..failed.len().min(8)].join("\n")
+    );
+    println!("{sum:#?}");
+    // Some disks are too slow; they lose, and the world says so.
+    assert!(sum.overloaded > worlds / 10 && sum.lost_bytes > 0, "{sum:?}");
+    assert_eq!(skyhaul_sim::disk::play(7), skyhaul_sim::disk::play(7));
+}

@@ -263,7 +263,13 @@ fn text(status: &Value) -> String {
         let (path, condition) =
             (disk["path"].as_str().unwrap_or_default(), disk["condition"].as_str().unwrap_or_default());
         let free = disk["free_bytes"].as_u64().map_or("unknown".to_owned(), bytes);
-        let _ = writeln!(out, "disk {path}: {condition}, {free} free");
+        let readers = disk["readers"]["waiting"].as_u64().unwrap_or(0);
+        let held = match readers {
+            0 => String::new(),
+            1 => ", 1 reader waits while a recording writes".to_owned(),
+            readers => format!(", {readers} readers wait while a recording writes"),
+        };
+        let _ = writeln!(out, "disk {path}: {condition}, {free} free{held}");
     }
     for recording in list("recordings").iter().chain(&list("ended")) {
         let _ = writeln!(out, "{}", line(recording));

@@ -6,21 +6,26 @@
 //! ```
 //!
 //! What comes out above is what a broken disk gives: the kernel's own errors, from every call that meets them, a file
-//! system that stops trusting its disk, and calls that do not return. Needs root; nothing of it outlives the process.
+//! system that stops trusting its disk, and calls that do not return. One that is [slow](Device::slow) has the rate of a real disk:
+//! one request after the other, each for as long as its bytes take, whoever asked. Needs root; nothing of it outlives the process.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
 /// Bytes of the device: of memory, as far as they are written.
 const BYTES: usize = 256 << 20;
 const MOST_WRITE: u32 = 1 << 20;
+/// Time that a disk with a rate makes up for, because a sleep takes longer than it should.
+const OVERSLEPT: Duration = Duration::from_millis(50);
 
 /// How the device answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +42,40 @@ pub(crate) enum Mode {
 struct Shared {
     mode: Mutex<Mode>,
     changed: Condvar,
+    /// Bytes per second of reads and writes together; 0: as fast as memory.
+    rate: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    /// Whether the kernel keeps nothing of it in memory: what is asked of the device comes here.
+    is_direct: bool,
 }
 
 impl Shared {
+    fn new(is_direct: bool) -> Arc<Self> {
+        let [rate, read_bytes, written_bytes] = Default::default();
+        let (mode, changed) = (Mutex::new(Mode::Good), Condvar::new());
+        Arc::new(Self { mode, changed, rate, read_bytes, written_bytes, is_direct })
+    }
+
+    /// Takes as long for a request as its bytes take at the rate; `free` is when the disk was done with the one before.
+    fn work(&self, operation: u32, bytes: u64, free: &mut Instant) {
+        let counter = match operation {
+            op::READ => &self.read_bytes,
+            op::WRITE => &self.written_bytes,
+            _ => return,
+        };
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        let rate = self.rate.load(Ordering::Relaxed);
+        let now = Instant::now();
+        if rate == 0 {
+            *free = now;
+            return;
+        }
+        let begin = (*free).max(now.checked_sub(OVERSLEPT).unwrap_or(now));
+        *free = begin + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        std::thread::sleep(free.saturating_duration_since(now));
+    }
+
     fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
         self.changed.notify_all();
@@ -89,6 +125,15 @@ pub(crate) struct Device {
 impl Device {
     /// A file system on a device of its own, mounted at `at`; or why there is none here.
     pub(crate) fn new(at: &Path) -> Result<Self, String> {
+        Self::of(at, BYTES, Shared::new(false))
+    }
+
+    /// The same with this size, and a rate when it gets one: [`Device::limit`].
+    pub(crate) fn slow(at: &Path, bytes: usize) -> Result<Self, String> {
+        Self::of(at, bytes, Shared::new(true))
+    }
+
+    fn of(at: &Path, bytes: usize, shared: Arc<Shared>) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("a failing disk needs root (sudo)".into());
         }
@@ -101,9 +146,8 @@ impl Device {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         rustix::mount::mount("skyhaul-test", &store, "fuse", flags, Some(data.as_c_str()))
             .map_err(|e| format!("mount -t fuse: {e}"))?;
-        let shared = Arc::new(Shared { mode: Mutex::new(Mode::Good), changed: Condvar::new() });
         let of_thread = shared.clone();
-        let thread = Some(std::thread::spawn(move || serve(fuse, &of_thread)));
+        let thread = Some(std::thread::spawn(move || serve(fuse, bytes, &of_thread)));
         let mut device = Self { shared, disk: None, store, thread };
         let file = device.store.join("store");
         let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&file).output();
@@ -120,6 +164,16 @@ impl Device {
 
     pub(crate) fn set(&self, mode: Mode) {
         self.shared.set(mode);
+    }
+
+    /// Gives it a rate, bytes per second of reads and writes together.
+    pub(crate) fn limit(&self, rate: u64) {
+        self.shared.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Bytes that were read from it and written to it.
+    pub(crate) fn moved(&self) -> (u64, u64) {
+        (self.shared.read_bytes.load(Ordering::Relaxed), self.shared.written_bytes.load(Ordering::Relaxed))
     }
 
     /// Lets it hang until what is returned is dropped, also by a test that fails: who waits for a process that waits for
@@ -198,9 +252,10 @@ const STORE: u64 = 2;
 const HEAD: usize = 40;
 
 /// Answer until it is unmounted.
-fn serve(mut fuse: File, shared: &Shared) {
-    let mut bytes = vec![0u8; BYTES];
+fn serve(mut fuse: File, size: usize, shared: &Shared) {
+    let mut bytes = vec![0u8; size];
     let mut request = vec![0u8; MOST_WRITE as usize + 4096];
+    let mut free = Instant::now();
     loop {
         let length = match fuse.read(&mut request) {
             Ok(length) => length,
@@ -214,7 +269,10 @@ fn serve(mut fuse: File, shared: &Shared) {
             continue;
         }
         let mode = shared.answering();
-        let (error, body) = match answer(operation, request, &mut bytes, mode) {
+        // The length of a read and of a write.
+        let length = if request.len() >= HEAD + 20 { word(request, HEAD + 16) } else { 0 };
+        shared.work(operation, u64::from(length), &mut free);
+        let (error, body) = match answer(operation, request, &mut bytes, (mode, shared.is_direct)) {
             Ok(body) => (0, body),
             Err(error) => (-error.raw_os_error(), Vec::new()),
         };
@@ -240,7 +298,7 @@ fn answer(
     operation: u32,
     request: &[u8],
     bytes: &mut [u8],
-    mode: Mode,
+    (mode, is_direct): (Mode, bool),
 ) -> Result<Vec<u8>, rustix::io::Errno> {
     use rustix::io::Errno;
     let broken = mode == Mode::Errors;
@@ -259,18 +317,19 @@ fn answer(
             let mut out = Vec::new();
             // Node, generation, and how long both may be believed: for ever.
             [STORE, 0, 1 << 30, 1 << 30, 0].iter().for_each(|n| out.extend(n.to_ne_bytes()));
-            out.extend(attributes(STORE));
+            out.extend(attributes(STORE, bytes.len()));
             Ok(out)
         }
         op::LOOKUP => Err(Errno::NOENT),
         op::GETATTR | op::SETATTR => {
-            Ok([(1u64 << 30).to_ne_bytes().as_slice(), &[0; 8], &attributes(node)].concat())
+            Ok([(1u64 << 30).to_ne_bytes().as_slice(), &[0; 8], &attributes(node, bytes.len())].concat())
         }
-        op::OPEN => Ok(vec![0; 16]),
+        // Handle, and FOPEN_DIRECT_IO.
+        op::OPEN => Ok([0u64.to_ne_bytes(), u64::from(is_direct).to_ne_bytes()].concat()),
         op::READ => {
             let (at, length) = (long(body, 8) as usize, word(body, 16) as usize);
-            let from = at.min(BYTES);
-            Ok(bytes[from..(from + length).min(BYTES)].to_vec())
+            let from = at.min(bytes.len());
+            Ok(bytes[from..(from + length).min(bytes.len())].to_vec())
         }
         op::WRITE | op::FSYNC if broken => Err(Errno::IO),
         op::WRITE => {
@@ -286,8 +345,8 @@ fn answer(
 }
 
 /// `fuse_attr`: number, size, blocks, three times and their nanoseconds, mode, links, owner, device, block size.
-fn attributes(node: u64) -> Vec<u8> {
-    let (size, mode) = if node == ROOT { (0, 0o040_755) } else { (BYTES as u64, 0o100_600) };
+fn attributes(node: u64, bytes: usize) -> Vec<u8> {
+    let (size, mode) = if node == ROOT { (0, 0o040_755) } else { (bytes as u64, 0o100_600) };
     let mut out = Vec::new();
     [node, size, size / 512, 0, 0, 0].iter().for_each(|n: &u64| out.extend(n.to_ne_bytes()));
     [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0].iter().for_each(|n: &u32| out.extend(n.to_ne_bytes()));

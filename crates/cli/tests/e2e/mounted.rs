@@ -19,14 +19,14 @@ const LINE: &str = "--pattern --payload 5000 --threads 2 --rate 300Mbps";
 const EIO: Option<i32> = Some(5);
 
 /// The disks of a site, mounted; unmounted when it is dropped, however it ended.
-struct ScanPoint {
+pub(crate) struct ScanPoint {
     at: PathBuf,
     job: Option<Job>,
 }
 
 impl ScanPoint {
     /// `None`, and why in the output, where nothing can be mounted.
-    fn new(site: &Site, options: &str) -> Option<Self> {
+    pub(crate) fn new(site: &Site, options: &str) -> Option<Self> {
         let root = rustix::process::geteuid().is_root();
         if !Path::new("/dev/fuse").exists() {
             println!("SKIPPED: there is no /dev/fuse (modprobe fuse)");
@@ -57,7 +57,7 @@ impl ScanPoint {
         Some(Self { at, job: Some(job) })
     }
 
-    fn file(&self, name: &str) -> File {
+    pub(crate) fn file(&self, name: &str) -> File {
         File::open(self.at.join(name)).unwrap()
     }
 
@@ -65,7 +65,7 @@ impl ScanPoint {
         std::fs::read(self.at.join(name)).unwrap()
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.job.as_ref().unwrap().stderr()
     }
 

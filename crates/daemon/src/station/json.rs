@@ -2,12 +2,14 @@
 
 use super::kept::Schedules;
 use serde_json::{Map, Value, json};
+use skyhaul::io::disk::{TurnCounts, turn_counts};
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
     InputStatus, PlannedStatus, QueuedState, QueuedStatus, RecordingStatus, Reserved, ScheduleStatus,
     StationDisk, StationRefusal, StationSnapshot, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
 };
+use std::path::Path;
 
 /// Everything.
 pub(super) fn snapshot(
@@ -164,7 +166,14 @@ pub(super) fn disk(disk: &StationDisk) -> Value {
         "condition": disk.condition.name(),
         "free_bytes": disk.free_bytes,
         "rate_bits": disk.rate_bits,
+        "readers": readers(&disk.path),
     })
+}
+
+/// How long readers and copies of this process have waited for recordings that write to a disk.
+pub(super) fn readers(disk: &str) -> Value {
+    let TurnCounts { waiting, waits, waited } = turn_counts(Path::new(disk));
+    json!({ "waiting": waiting, "waits": waits, "waited_seconds": waited.as_secs_f64() })
 }
 
 /// A refusal: what is wrong, what to do, and a name for programs.

@@ -8,11 +8,13 @@
 //! host has acknowledged all of it.
 //!
 //! Everything that is waited for has a limit: the connection [`CONNECT_TIMEOUT`], a disk [`DISK_TIMEOUT`], a host that takes nothing
-//! [`STALL_TIMEOUT`]. A thread that waits for a disk is left alone, and ends when the disk responds.
+//! [`STALL_TIMEOUT`]. A thread that waits for a disk is left alone, and ends when the disk responds. Time in which recordings keep the disk
+//! does not count.
 
 use super::setup::StationSetup;
 use skyhaul::core::pace::Pacer;
 use skyhaul::core::placement::Nanos;
+use skyhaul::io::disk::while_waiting;
 use skyhaul::io::lock::lock;
 use skyhaul::io::tcp::info::{TcpInfo, readable};
 use skyhaul::io::tcp::setup::Setup;
@@ -65,12 +67,14 @@ pub(super) struct TransferControl {
     range: Mutex<Option<(u64, u64)>>,
     /// Bits per second; 0: nothing may be sent, `u64::MAX`: no limit.
     pace: AtomicU64,
+    /// The thread that reads has waited for a recording since this was last looked at.
+    has_waited: AtomicBool,
 }
 
 impl Default for TransferControl {
     fn default() -> Self {
         let (stop, socket_stop, range) = (AtomicBool::new(false), OnceLock::new(), Mutex::default());
-        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX) }
+        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX), has_waited: AtomicBool::new(false) }
     }
 }
 
@@ -195,8 +199,10 @@ impl Sending {
         let (ranges, told) = channel();
         let (to, from_disks) = sync_channel(1);
         let (disks, scan) = (self.disks.clone(), self.plan.request.scan.clone());
+        let control = Arc::clone(&self.control);
         let read = move || {
             let _counted = readers;
+            while_waiting(move || control.has_waited.store(true, Ordering::Relaxed));
             read(&disks, &scan, &told, &to);
         };
         std::thread::Builder::new().name("transfer-read".into()).spawn(read)?;
@@ -225,9 +231,12 @@ impl Sending {
 
     /// The next word of the reading thread.
     fn next(&self, from_disks: &Receiver<FromDisks>) -> Result<FromDisks, Early> {
-        let asked = Instant::now();
+        let mut asked = Instant::now();
         loop {
             self.go_on()?;
+            if self.control.has_waited.swap(false, Ordering::Relaxed) {
+                asked = Instant::now();
+            }
             match from_disks.recv_timeout(POLL_INTERVAL) {
                 Ok(FromDisks::Failed(why)) => return Err(Early::Failed(why)),
                 Ok(said) => return Ok(said),

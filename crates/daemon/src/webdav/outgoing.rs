@@ -11,6 +11,7 @@
 use crate::http::Connection;
 use axum::body::{Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
+use skyhaul::io::disk::read_at_in_turn;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::recording::{RangePiece, RangeReader};
 use std::collections::VecDeque;
@@ -18,7 +19,6 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,7 +130,7 @@ fn read_file(file: &File, range: &Range<u64>, memory: &HeapMemory) -> io::Result
     };
     let mut filled = 0;
     while filled < block.len() {
-        match file.read_at(&mut block[filled..], range.start + filled as u64) {
+        match read_at_in_turn(file, &mut block[filled..], range.start + filled as u64) {
             Ok(0) => break,
             Ok(bytes) => filled += bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -12,7 +12,7 @@
 use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};
-use skyhaul::io::disk::{Tree, attribute, capacity_bytes, free_bytes, set_attribute};
+use skyhaul::io::disk::{DiskTurn, Tree, attribute, capacity_bytes, free_bytes, set_attribute};
 use skyhaul::io::file::failed;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -151,7 +151,14 @@ pub(super) struct Upload {
 impl Upload {
     /// Bytes that follow those before.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut turn = DiskTurn::ask(&self.file, bytes.len() as u64)?;
+        turn.wait();
         self.file.write_all(bytes)?;
+        if turn.is_shared() {
+            // What stays in the page cache would be written when the kernel likes, beside a recording.
+            self.file.sync_data()?;
+        }
+        drop(turn);
         if let Some(digester) = &mut self.digester {
             digester.update(bytes);
         }

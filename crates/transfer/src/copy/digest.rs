@@ -7,7 +7,7 @@
 
 use super::control::{POLL_INTERVAL, SessionState};
 use super::options::Tuning;
-use skyhaul_io::disk::{Ended, Queue, next_data};
+use skyhaul_io::disk::{DiskTurn, Ended, Queue, next_data};
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -116,6 +116,8 @@ struct Piece {
     run: usize,
     bytes: u64,
     crc: Option<u32>,
+    /// Until it is read.
+    turn: Option<DiskTurn>,
 }
 
 impl Contents {
@@ -170,7 +172,7 @@ impl Contents {
             }
         }
         let mut runs = runs.enumerate();
-        let mut open: Option<(usize, Range<u64>)> = None;
+        let (mut open, mut turn): (Option<(usize, Range<u64>)>, Option<DiskTurn>) = (None, None);
         let (mut pieces, mut first): (VecDeque<Piece>, u64) = (VecDeque::new(), 0);
         let (mut crc, mut at_run) = (0, None::<usize>);
         loop {
@@ -179,19 +181,30 @@ impl Contents {
                     open = runs.next();
                 }
                 let Some((run, left)) = &mut open else { break };
-                watch.hold(READ_BYTES.min(left.end - left.start));
+                let most = READ_BYTES.min(left.end - left.start);
+                let mut disk_turn = match turn.take() {
+                    Some(asked) => asked,
+                    None => {
+                        watch.hold(most);
+                        DiskTurn::ask(of.file, most)?
+                    }
+                };
+                if !disk_turn.has_begun() {
+                    turn = Some(disk_turn);
+                    break;
+                }
                 let asked = watch.activity.at_disk();
                 let end = self.ask(of, left, first + pieces.len() as u64)?;
                 drop(asked);
-                let (bytes, crc) = match end {
+                let (bytes, crc, turn) = match end {
                     Asked::Read(bytes) => {
                         watch.activity.asked_disk();
-                        (bytes, None)
+                        (bytes, None, Some(disk_turn))
                     }
-                    Asked::Hole(bytes) => (bytes, Some(zeros(bytes))),
+                    Asked::Hole(bytes) => (bytes, Some(zeros(bytes)), None),
                 };
                 left.start += bytes;
-                pieces.push_back(Piece { run: *run, bytes, crc });
+                pieces.push_back(Piece { run: *run, bytes, crc, turn });
             }
             while let Some(piece) = pieces.pop_front_if(|piece| piece.crc.is_some()) {
                 if at_run.is_some_and(|run| run != piece.run) {
@@ -212,6 +225,10 @@ impl Contents {
             }
             if self.queue.in_flight() > 0 {
                 self.queue.wait(POLL_INTERVAL, &mut ended)?;
+            } else if turn.is_some() {
+                // What waits for a recording does not hang.
+                watch.activity.step();
+                std::thread::sleep(POLL_INTERVAL);
             }
             ended.drain(..).try_for_each(|end| {
                 watch.activity.disk_answered();
@@ -259,6 +276,7 @@ fn settle(end: Ended, pieces: &mut VecDeque<Piece>, first: u64) -> io::Result<()
     let Some(piece) = end.tag.checked_sub(first).and_then(|at| pieces.get_mut(at as usize)) else {
         return Ok(());
     };
+    piece.turn = None;
     match (end.result?, end.block) {
         (bytes, Some(block)) if bytes as u64 >= piece.bytes => {
             piece.crc = Some(crc32c::crc32c(&block[..piece.bytes as usize]));

@@ -15,7 +15,7 @@ use super::range::{HOLE, RangeHead};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
-use skyhaul_io::disk::{Ended, Queue, Tree, next_data};
+use skyhaul_io::disk::{DiskTurn, Ended, Queue, Tree, next_data};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{ALIGN, Block, Pool};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
@@ -219,10 +219,12 @@ impl SenderShared {
             queue: Queue::new(&self.tuning.reads(), Some(&self.pool))?,
             jobs: Vec::new(),
             turn: 0,
+            turns: Vec::new(),
             flying: HashMap::new(),
             next: 0,
         };
         reader.jobs.resize_with(roots.len(), VecDeque::new);
+        reader.turns.resize_with(roots.len(), || None);
         *self.means.lock().unwrap_or_else(PoisonError::into_inner) =
             (reader.queue.means().engine.into(), self.tuning.direct);
         reader.run()
@@ -254,7 +256,9 @@ struct Reader<'a> {
     /// For each source.
     jobs: Vec<VecDeque<Waiting>>,
     turn: usize,
-    flying: HashMap<u64, RangeHead>,
+    /// For each source, what its next read waits for while recordings use its disk.
+    turns: Vec<Option<DiskTurn>>,
+    flying: HashMap<u64, (RangeHead, DiskTurn)>,
     next: u64,
 }
 
@@ -308,7 +312,7 @@ impl Reader<'_> {
             },
         };
         let Some(&(first, count)) = open.ranges.front() else { return Some(()) };
-        let asked = self.range(&mut open, first, wait);
+        let asked = self.range(&mut open, (turn, first), wait);
         if let Ok(Some(())) = asked {
             match count {
                 0 | 1 => drop(open.ranges.pop_front()),
@@ -353,7 +357,12 @@ impl Reader<'_> {
     }
 
     /// Read one range, or find that it is a hole.
-    fn range(&mut self, open: &mut Open, range: u64, wait: bool) -> io::Result<Option<()>> {
+    fn range(
+        &mut self,
+        open: &mut Open,
+        (source, range): (usize, u64),
+        wait: bool,
+    ) -> io::Result<Option<()>> {
         let offset = range * self.shared.tuning.range;
         let length = open.size.saturating_sub(offset).min(self.shared.tuning.range);
         if length == 0 {
@@ -378,8 +387,19 @@ impl Reader<'_> {
             false => self.shared.empty.try_pop(),
         };
         let Some(block) = block else { return Ok(None) };
+        let mut disk_turn = match self.turns[source].take() {
+            Some(asked) => asked,
+            None => DiskTurn::ask(&open.source, length)?,
+        };
+        if !disk_turn.has_begun() {
+            self.turns[source] = Some(disk_turn);
+            self.shared.empty.push(block);
+            // What waits for a recording does not hang.
+            self.shared.watch.activity.step();
+            return Ok(None);
+        }
         let bytes = if open.direct { (length as usize).next_multiple_of(ALIGN) } else { length as usize };
-        self.flying.insert(self.next, head);
+        self.flying.insert(self.next, (head, disk_turn));
         self.shared.watch.activity.asked_disk();
         self.queue.read(self.next, &open.source, offset, block, bytes.min(self.pool_bytes()));
         self.next += 1;
@@ -391,7 +411,7 @@ impl Reader<'_> {
     }
 
     fn settle(&mut self, end: Ended) {
-        let Some(head) = self.flying.remove(&end.tag) else { return };
+        let Some((head, _turn)) = self.flying.remove(&end.tag) else { return };
         self.shared.watch.activity.disk_answered();
         let error = match end.result {
             Ok(bytes) if bytes >= head.length as usize => {

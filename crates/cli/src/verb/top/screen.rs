@@ -245,8 +245,18 @@ impl TopView {
     }
 
     fn disks(&self) -> Vec<Vec<Cell>> {
-        let mut rows =
-            vec![head(&["DISK", "STATE", ">RATE", ">SHARE", ">P50", ">P99", ">MAX", ">WAITING", ">FREE"])];
+        let mut rows = vec![head(&[
+            "DISK",
+            "STATE",
+            ">RATE",
+            ">SHARE",
+            ">P50",
+            ">P99",
+            ">MAX",
+            ">WAITING",
+            ">READERS HELD",
+            ">FREE",
+        ])];
         for disk in self.figures["disks"].as_array().into_iter().flatten() {
             let condition = text(&disk["condition"]);
             let style = match condition.as_str() {
@@ -265,6 +275,7 @@ impl TopView {
                 millis("p99"),
                 millis("max"),
                 plain(disk["queue_bytes"].as_u64().map(bytes)),
+                plain(disk["readers"]["waiting"].as_u64().map(|readers| readers.to_string())),
                 plain(disk["free_bytes"].as_u64().map(bytes)),
             ]);
         }

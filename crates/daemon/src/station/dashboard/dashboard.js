@@ -302,6 +302,7 @@ function drawDisks() {
     ['p99', 'n', disk => millis(disk.latency_ms.p99)],
     ['max', 'n', disk => millis(disk.latency_ms.max)],
     ['Waiting', 'n', disk => bytes(disk.queue_bytes)],
+    ['Readers held', 'n', disk => { const made = element("span", "", number(disk.readers?.waiting ?? 0)); made.title = 'Readers and copies that wait while a recording writes to this disk'; return made; }],
     ['Free', 'n', disk => used(disk) === null ? bytes(disk.free_bytes) : element('span', '', bytes(disk.free_bytes), meter(used(disk), `${percent(used(disk))} used`))],
   ], state.figures.disks, 'The station has no disk.'));
 }

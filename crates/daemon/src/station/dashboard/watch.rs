@@ -4,7 +4,7 @@ use super::alarms::{RecordingSigns, StationSigns, conditions};
 use super::board::{DiskAnswer, StationPoint};
 use super::figures::{FiguresPair, RecordingFigures};
 use crate::station::disks::pause;
-use crate::station::json::wall_clock;
+use crate::station::json::{readers, wall_clock};
 use crate::station::recorder::RecordingControl;
 use crate::station::shared::{Shared, now};
 use serde_json::{Value, json};
@@ -185,6 +185,7 @@ fn disks(snapshot: &StationSnapshot, sums: &Sums, answers: &[DiskAnswer]) -> Val
             "share": (total > 0.0).then(|| sum.written_bits / total),
             "queue_bytes": sum.queue_bytes,
             "latency_ms": { "p50": millis(0), "p99": millis(1), "max": millis(2) },
+            "readers": readers(&disk.path),
             "error": sum.error,
         })
     };

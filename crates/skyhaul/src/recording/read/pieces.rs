@@ -16,13 +16,12 @@ use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
 use crate::recording::read::piece::Times;
 use crate::recording::verify::repair::{Prover, unverified_chunks};
-use skyhaul_io::disk::open_regular;
+use skyhaul_io::disk::{open_regular, read_at_in_turn};
 use skyhaul_io::lock::lock;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -200,7 +199,7 @@ impl OpenPiece {
         }
         let (file, mut done) = (self.file()?, 0);
         while done < most {
-            match file.read_at(&mut into[done..most], self.offset + at + done as u64) {
+            match read_at_in_turn(file, &mut into[done..most], self.offset + at + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -406,7 +405,7 @@ fn checksum(file: &File, range: Range<u64>) -> io::Result<u32> {
     let (mut at, mut crc) = (range.start, 0);
     while at < range.end {
         let most = buffer.len().min((range.end - at) as usize);
-        match file.read_at(&mut buffer[..most], at) {
+        match read_at_in_turn(file, &mut buffer[..most], at) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
                 crc = crc32c::crc32c_append(crc, &buffer[..n]);

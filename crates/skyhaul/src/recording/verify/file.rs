@@ -16,7 +16,7 @@ use crate::recording::index::record::{ChunkRecord, Datastream};
 use skyhaul_core::pattern;
 use skyhaul_core::placement::{Key, Placement};
 use skyhaul_core::wire::{FrameSeen, FrameTime, Packets, Sighting, Trace};
-use skyhaul_io::disk::{Source, open_regular};
+use skyhaul_io::disk::{Source, open_regular, while_waiting};
 use skyhaul_io::memory::Block;
 use std::io;
 use std::path::Path;
@@ -105,6 +105,8 @@ enum ReadAnswer {
     Opened(io::Result<u64>),
     /// The block, and the bytes and checksum of what was wanted.
     Read(Block, io::Result<(usize, u32)>),
+    /// It waits for a recording that writes to the disk.
+    Waits,
 }
 
 impl Reading {
@@ -118,6 +120,8 @@ impl Reading {
         let call = DiskCall::new(directory);
         let (path, ended) = (path.to_owned(), Arc::clone(&call));
         let run = move || {
+            let waits = tell.clone();
+            while_waiting(move || drop(waits.send(ReadAnswer::Waits)));
             let source = Source::open_at(&path, offset);
             let opened = source.as_ref().map(Source::len);
             // Who has gone needs no answer.
@@ -132,6 +136,7 @@ impl Reading {
                 }
             }
             // What was not taken goes back to its pool first.
+            while_waiting(|| ());
             drop((tell, asked_for));
             ended.end();
         };
@@ -148,12 +153,18 @@ impl Reading {
         self.asks.send(ask).map_err(|_| asked::silent())?;
         match self.answer()? {
             ReadAnswer::Read(block, read) => read.map(|(length, crc32c)| (block, length, crc32c)),
-            ReadAnswer::Opened(_) => Err(asked::silent()),
+            ReadAnswer::Opened(_) | ReadAnswer::Waits => Err(asked::silent()),
         }
     }
 
+    /// The next answer, within the time that a disk has: that which a recording takes does not count.
     fn answer(&self) -> io::Result<ReadAnswer> {
-        let answer = self.answers.recv_timeout(self.timeout);
+        let answer = loop {
+            match self.answers.recv_timeout(self.timeout) {
+                Ok(ReadAnswer::Waits) => {}
+                answer => break answer,
+            }
+        };
         answer.or_else(|_| match self.call.leave(self.timeout) {
             true => Err(asked::silent()),
             // It came in this moment.

@@ -99,6 +99,7 @@ impl DiskThread {
                 self.shared().state().seen = Instant::now();
             }
             self.commit_if_due();
+            self.dispatch.show_demand(self.index);
             if ending {
                 break;
             }
@@ -110,6 +111,7 @@ impl DiskThread {
                 self.settle(end);
             }
             self.tick();
+            self.dispatch.show_demand(self.index);
         }
         self.await_records();
         if let Err(error) = self.log.finish() {
@@ -338,6 +340,12 @@ impl DiskThread {
                 self.trouble(&error);
             }
         }
+    }
+}
+
+impl Drop for DiskThread {
+    fn drop(&mut self) {
+        self.shared().end_demand();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::recording::write::options::{SyncPolicy, WriterOptions};
 use crate::recording::write::queue;
 use crate::recording::write::queue::{Candidate, Looked, Note, Ready, SharedDisk, Work};
 use skyhaul_io::lock::{lock, wait_while};
+use skyhaul_io::memory::Pool;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -36,6 +37,7 @@ pub(super) struct Dispatch {
     pub(super) space_alarm: Duration,
     pub(super) space: Mutex<Space>,
     pub(super) begun: Instant,
+    pool: Option<Pool>,
     /// Bytes of the largest chunk so far.
     pub(super) chunk_bytes: AtomicU64,
     /// No disk had room for the last chunk.
@@ -61,6 +63,7 @@ impl Dispatch {
             space_alarm: options.space_alarm,
             space: Mutex::default(),
             begun: Instant::now(),
+            pool: options.pool.clone(),
             chunk_bytes: AtomicU64::new(options.chunk_bytes()),
             all_full: AtomicBool::new(false),
             watched: Mutex::new(Instant::now()),
@@ -98,6 +101,15 @@ impl Dispatch {
         }
     }
 
+    /// Tells readers of a disk what it has to write.
+    pub(super) fn show_demand(&self, index: usize) {
+        let used = self.pool.as_ref().map_or(0, |pool| {
+            let blocks = pool.blocks().max(1);
+            100 * blocks.saturating_sub(pool.free()) / blocks
+        });
+        self.disks[index].show_demand(u8::try_from(used).unwrap_or(100));
+    }
+
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }
@@ -127,6 +139,7 @@ impl Dispatch {
             state.push(work);
         }
         disk.waker.wake();
+        self.show_demand(index);
         Ok(())
     }
 
@@ -233,6 +246,7 @@ impl Dispatch {
         }
         let waiting = state.drain();
         drop(state);
+        self.show_demand(index);
         if first {
             let kind = if health == DiskState::Full { "disk_full" } else { "disk_failed" };
             self.event(Event::now(kind, Some(disk.path.clone()), error.to_owned()), Some(index));
@@ -280,6 +294,7 @@ impl Dispatch {
             let mut work = state.drain();
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
+            self.show_demand(index);
             let text = format!("a write has not finished within {:.1} s", silence.as_secs_f64());
             self.event(Event::now("disk_stalled", Some(disk.path.clone()), text), Some(index));
             work.into_iter().for_each(|work| self.hedge(work));

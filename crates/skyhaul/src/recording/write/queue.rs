@@ -8,7 +8,7 @@
 use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
-use skyhaul_io::disk::{Disk, Means, Place, Waker};
+use skyhaul_io::disk::{Disk, Means, Place, Waker, WriteClaim};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use std::collections::{BTreeMap, VecDeque};
@@ -153,6 +153,8 @@ pub(super) struct SharedDisk {
     log: OnceLock<Arc<File>>,
     pub(super) waker: Waker,
     state: Mutex<DiskQueue>,
+    /// Keeps readers of this disk back while it has something to write.
+    claim: Mutex<Option<WriteClaim>>,
 }
 
 impl SharedDisk {
@@ -179,7 +181,8 @@ impl SharedDisk {
             latency: Latency::default(),
             means: disk.means().clone(),
         };
-        SharedDisk { path, log: OnceLock::new(), waker: disk.waker(), state: Mutex::new(state) }
+        let (log, claim) = Default::default();
+        SharedDisk { path, log, waker: disk.waker(), state: Mutex::new(state), claim }
     }
 
     /// Its index, if the scan has begun on it.
@@ -198,7 +201,27 @@ impl SharedDisk {
             (state.free_bytes, state.free) = (free, free.saturating_sub(reserve));
         }
         state.seen = Instant::now();
+        drop(state);
+        // Without it the disk is shared as the kernel does.
+        *lock(&self.claim) = WriteClaim::new(&self.path, log).ok();
         true
+    }
+
+    /// Tells readers of the disk what it has to write; `memory_percent` is that part of the recording's memory in use. One that hangs
+    /// has nothing: its readers are to see that it does.
+    pub(super) fn show_demand(&self, memory_percent: u8) {
+        let claim = lock(&self.claim);
+        let Some(claim) = &*claim else { return };
+        let state = self.state();
+        let writes = matches!(state.health, DiskState::Active | DiskState::Full);
+        let pending = if writes { state.backlog() + u64::from(state.preparing.is_some()) } else { 0 };
+        drop(state);
+        claim.set(pending, memory_percent);
+    }
+
+    /// Nothing is written to it any more.
+    pub(super) fn end_demand(&self) {
+        drop(lock(&self.claim).take());
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, DiskQueue> {
