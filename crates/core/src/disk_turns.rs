@@ -9,8 +9,8 @@
 //! | recordings | a reader's turn begins |
 //! |---|---|
 //! | none | at once |
-//! | none of their chunks waits for this disk | if turns that have begun are of at most [`MAX_TURN_BYTES`] together, because a chunk that comes next waits for them |
-//! | a chunk is being written or waits | not, until it is written. Where writes keep up (less than [`SPARE_MEMORY_PERCENT`] of each recording's memory is in use), one reader that has waited for [`TURN_PATIENCE`] gets one, once in that time |
+//! | none of their chunks waits for this disk | if turns that have begun are of at most [`MAX_TURN_BYTES`] together, because a chunk that comes next waits for them; one at a time where half of a recording's memory is in use |
+//! | a chunk is being written or waits, or is being made durable | not, until it is written. Where writes keep up (less than [`SPARE_MEMORY_PERCENT`] of each recording's memory is in use), one reader that has waited for [`TURN_PATIENCE`] gets one, once in that time |
 //!
 //! A recording at 90 % of a disk's rate has a chunk there for 90 % of the time, so the others get 10 %, without anybody knowing the rate. A
 //! recording that needs all of it keeps all of it.
@@ -41,12 +41,15 @@ pub const TURN_PATIENCE: Nanos = Nanos(1_000_000_000);
 /// Percentage of a recording's memory in use from which on nobody gets a turn while it writes.
 pub const SPARE_MEMORY_PERCENT: u8 = 25;
 
+/// Percentage from which on turns begin one at a time.
+pub const SHORT_MEMORY_PERCENT: u8 = 50;
+
 /// What recordings need of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteDemand {
     /// Recordings that write to it.
     pub recordings: u32,
-    /// Bytes that they have given to it and that are not written.
+    /// Bytes that they have given to it and that are not written; at least 1 while something is made durable.
     pub pending_bytes: u64,
     /// Percentage of memory in use, of the recording with the least left.
     pub memory_percent: u8,
@@ -110,8 +113,9 @@ impl DiskTurns {
     /// Returns whose turn begins now, if any does. To be asked again until it is none.
     pub fn poll_turn(&mut self, now: Nanos) -> Option<TurnTicket> {
         let first = *self.waiting.front()?;
-        let has_room =
-            self.begun.is_empty() || self.begun_bytes.saturating_add(first.bytes) <= MAX_TURN_BYTES;
+        let fits = self.demand.memory_percent < SHORT_MEMORY_PERCENT
+            && self.begun_bytes.saturating_add(first.bytes) <= MAX_TURN_BYTES;
+        let has_room = self.begun.is_empty() || fits;
         match self.demand {
             WriteDemand { recordings: 0, .. } => {}
             WriteDemand { pending_bytes: 0, .. } if has_room => {}

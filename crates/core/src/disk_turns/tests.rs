@@ -91,6 +91,7 @@ proptest! {
                     continue;
                 }
                 prop_assert!(others == 0 || others + bytes <= MAX_TURN_BYTES);
+                prop_assert!(others == 0 || demand.memory_percent < SHORT_MEMORY_PERCENT);
                 if demand.pending_bytes > 0 {
                     prop_assert!(demand.memory_percent < SPARE_MEMORY_PERCENT && others == 0);
                     prop_assert!(now.since(since) >= TURN_PATIENCE);

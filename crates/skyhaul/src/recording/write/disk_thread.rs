@@ -99,7 +99,7 @@ impl DiskThread {
                 self.shared().state().seen = Instant::now();
             }
             self.commit_if_due();
-            self.dispatch.show_demand(self.index);
+            self.show_demand();
             if ending {
                 break;
             }
@@ -111,7 +111,7 @@ impl DiskThread {
                 self.settle(end);
             }
             self.tick();
-            self.dispatch.show_demand(self.index);
+            self.show_demand();
         }
         self.await_records();
         if let Err(error) = self.log.finish() {
@@ -121,6 +121,11 @@ impl DiskThread {
         for token in std::mem::take(&mut self.jobs).into_keys() {
             self.disk.discard(token);
         }
+    }
+
+    fn show_demand(&self) {
+        self.shared().state().is_committing = self.commit.is_some();
+        self.dispatch.show_demand(self.index);
     }
 
     fn take_notes(&mut self) {

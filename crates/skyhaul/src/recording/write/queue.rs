@@ -46,6 +46,8 @@ pub(super) struct DiskQueue {
     pub(super) flying: BTreeMap<u64, InFlight>,
     /// Datastream and number of the chunk that its thread makes ready.
     pub(super) preparing: Option<(u32, u32)>,
+    /// Written chunks are being made durable: their memory is free after that.
+    pub(super) is_committing: bool,
     /// When its thread was last seen outside any call that may hang.
     pub(super) seen: Instant,
     pub(super) health: DiskState,
@@ -166,6 +168,7 @@ impl SharedDisk {
             waiting: 0,
             flying: BTreeMap::new(),
             preparing: None,
+            is_committing: false,
             seen: Instant::now(),
             health: DiskState::Stalled,
             error: None,
@@ -214,7 +217,11 @@ impl SharedDisk {
         let Some(claim) = &*claim else { return };
         let state = self.state();
         let writes = matches!(state.health, DiskState::Active | DiskState::Full);
-        let pending = if writes { state.backlog() + u64::from(state.preparing.is_some()) } else { 0 };
+        let pending = if writes {
+            state.backlog() + u64::from(state.preparing.is_some() || state.is_committing)
+        } else {
+            0
+        };
         drop(state);
         claim.set(pending, memory_percent);
     }
