@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The disk knows no priorities: one request after the other, and now and then it stands still. Where recordings need at most nine tenths
-//! of its rate, they lose nothing, and the readers get at least half of what is left, each of them some. Where they need more than all
+//! of its rate, they lose nothing, and the readers get at least a quarter of what is left, each of them some. Where they need more than all
 //! of it, readers get no more than the turns that are allowed beside writes.
 
 use crate::random::Random;
@@ -236,7 +236,7 @@ impl Disk {
             return Err(format!("{lost_bytes} bytes of recordings were lost"));
         }
         let left = (self.rate - self.incoming) * (SECONDS * STEPS_PER_SECOND - 2 * self.halt);
-        if read_bytes < left / 2 {
+        if read_bytes < left / 4 {
             return Err(format!("readers got {read_bytes} of {left} bytes that were left"));
         }
         match self.readers.iter().position(|reader| reader.got == 0) {

@@ -64,7 +64,7 @@ proptest! {
     #[test]
     fn recordings_go_first_and_nobody_is_forgotten(events in prop::collection::vec(happens(), 1..200)) {
         let (mut turns, mut now) = (DiskTurns::default(), Nanos(0));
-        let (mut waiting, mut begun) = (VecDeque::new(), Vec::new());
+        let (mut waiting, mut begun) = (VecDeque::new(), Vec::<(TurnTicket, u64)>::new());
         let mut disturbed: Option<Nanos> = None;
         for event in events {
             match event {
