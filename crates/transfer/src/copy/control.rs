@@ -6,8 +6,10 @@ use super::manifest::shown;
 use super::message::{Done, Entry, Message, Side};
 use super::options::{LiveLimit, Tuning};
 use skyhaul::peer::{Connection, PeerError};
+use skyhaul_io::disk::DiskTurn;
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::host::thread::process_cpu_time;
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -230,6 +232,23 @@ impl SessionState {
             self.activity.step();
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// The turn of the next read of a file, if it has begun; else it stays asked for, behind a recording that writes to the disk.
+    pub(super) fn turn(
+        &self,
+        asked: &mut Option<DiskTurn>,
+        file: &File,
+        bytes: u64,
+    ) -> io::Result<Option<DiskTurn>> {
+        let mut turn = asked.take().map_or_else(|| DiskTurn::ask(file, bytes), Ok)?;
+        if turn.has_begun() {
+            return Ok(Some(turn));
+        }
+        *asked = Some(turn);
+        // What waits for a recording does not hang.
+        self.activity.step();
+        Ok(None)
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -182,25 +182,15 @@ impl Contents {
                 }
                 let Some((run, left)) = &mut open else { break };
                 let most = READ_BYTES.min(left.end - left.start);
-                let mut disk_turn = match turn.take() {
-                    Some(asked) => asked,
-                    None => {
-                        watch.hold(most);
-                        DiskTurn::ask(of.file, most)?
-                    }
-                };
-                if !disk_turn.has_begun() {
-                    turn = Some(disk_turn);
-                    break;
+                if turn.is_none() {
+                    watch.hold(most);
                 }
+                let Some(disk_turn) = watch.turn(&mut turn, of.file, most)? else { break };
                 let asked = watch.activity.at_disk();
-                let end = self.ask(of, left, first + pieces.len() as u64)?;
+                let end = self.ask(of, left, first + pieces.len() as u64, watch)?;
                 drop(asked);
                 let (bytes, crc, turn) = match end {
-                    Asked::Read(bytes) => {
-                        watch.activity.asked_disk();
-                        (bytes, None, Some(disk_turn))
-                    }
+                    Asked::Read(bytes) => (bytes, None, Some(disk_turn)),
                     Asked::Hole(bytes) => (bytes, Some(zeros(bytes)), None),
                 };
                 left.start += bytes;
@@ -223,12 +213,8 @@ impl Contents {
             if watch.is_over() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
             }
-            if self.queue.in_flight() > 0 {
+            if self.queue.in_flight() > 0 || turn.is_some() {
                 self.queue.wait(POLL_INTERVAL, &mut ended)?;
-            } else if turn.is_some() {
-                // What waits for a recording does not hang.
-                watch.activity.step();
-                std::thread::sleep(POLL_INTERVAL);
             }
             ended.drain(..).try_for_each(|end| {
                 watch.activity.disk_answered();
@@ -242,7 +228,13 @@ impl Contents {
     }
 
     /// Read the next bytes of a run, or find that they are a hole.
-    fn ask(&mut self, of: &Reads<'_>, left: &Range<u64>, tag: u64) -> io::Result<Asked> {
+    fn ask(
+        &mut self,
+        of: &Reads<'_>,
+        left: &Range<u64>,
+        tag: u64,
+        watch: &SessionState,
+    ) -> io::Result<Asked> {
         let mut bytes = (left.end - left.start).min(READ_BYTES);
         if of.sparse {
             let data = next_data(of.file, left.start, of.size)?;
@@ -262,6 +254,7 @@ impl Contents {
             ));
         };
         let whole = if of.direct { (bytes as usize).next_multiple_of(ALIGN) } else { bytes as usize };
+        watch.activity.asked_disk();
         self.queue.read(tag, of.file, left.start, block, whole);
         Ok(Asked::Read(bytes))
     }

@@ -387,17 +387,11 @@ impl Reader<'_> {
             false => self.shared.empty.try_pop(),
         };
         let Some(block) = block else { return Ok(None) };
-        let mut disk_turn = match self.turns[source].take() {
-            Some(asked) => asked,
-            None => DiskTurn::ask(&open.source, length)?,
-        };
-        if !disk_turn.has_begun() {
-            self.turns[source] = Some(disk_turn);
+        let watch = &self.shared.watch;
+        let Some(disk_turn) = watch.turn(&mut self.turns[source], &open.source, length)? else {
             self.shared.empty.push(block);
-            // What waits for a recording does not hang.
-            self.shared.watch.activity.step();
             return Ok(None);
-        }
+        };
         let bytes = if open.direct { (length as usize).next_multiple_of(ALIGN) } else { length as usize };
         self.flying.insert(self.next, (head, disk_turn));
         self.shared.watch.activity.asked_disk();

@@ -18,7 +18,9 @@ fn a_reader_waits_while_a_recording_writes_says_so_and_is_counted() {
     let said = Arc::<AtomicU64>::default();
     let (of_thread, (done, told)) = (Arc::clone(&said), channel());
     let reader = std::thread::spawn(move || {
-        while_waiting(move || drop(of_thread.fetch_add(1, Ordering::SeqCst)));
+        while_waiting(move || {
+            let _ = of_thread.fetch_add(1, Ordering::SeqCst);
+        });
         let mut bytes = vec![0; 4096];
         read_at_in_turn(&file, &mut bytes, 0).unwrap();
         done.send(bytes[0]).unwrap();
