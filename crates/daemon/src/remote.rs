@@ -10,7 +10,7 @@
 //! | `failure`, `progress` | failures in words that engines know; how far a transfer is, and the clocks that end one |
 
 pub(crate) mod addresses;
-mod authorities;
+pub(crate) mod authorities;
 pub(crate) mod digests;
 pub(crate) mod failure;
 pub(crate) mod multistatus;

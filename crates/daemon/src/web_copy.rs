@@ -13,12 +13,15 @@
 
 mod between;
 mod body;
+mod collections;
 mod download;
+mod files;
 mod listing;
 mod marker_reader;
 
 pub use between::{CopyBetween, CopyDirection, copy_between};
 
+use crate::remote::authorities::Authorities;
 use crate::remote::failure::{Failure, Retry};
 use crate::remote::progress::Progress;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
@@ -27,10 +30,11 @@ use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HeaderValue};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
-use skyhaul_transfer::copy::FetchError;
+use skyhaul_transfer::copy::{FetchError, back_off};
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -42,6 +46,8 @@ pub const MAX_LISTING_BYTES: usize = 64 << 20;
 pub const MAX_DEPTH: usize = 64;
 /// Minimum rate of a range, bytes per second.
 pub const MIN_BYTES_PER_SECOND: u64 = 10 << 10;
+/// Attempts to reach a server that has never answered: its name may be wrong.
+const FIRST_TRIES: u32 = 3;
 /// How often a wait looks whether the copy is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -65,6 +71,8 @@ pub struct WebClient {
     progress: Arc<Progress>,
     /// Sessions whose connections wait for the next request.
     idle: Mutex<Vec<RemoteSession>>,
+    /// The server has answered.
+    has_answered: AtomicBool,
 }
 
 impl WebClient {
@@ -73,11 +81,11 @@ impl WebClient {
     /// # Errors
     /// The authorities cannot be read; threads cannot be started.
     pub fn new(access: &WebAccess, patience: Duration) -> io::Result<Self> {
-        let remote =
-            Arc::new(RemoteAccess::new(Destinations::Any, access.authorities.as_deref(), Purpose::Copies)?);
+        let authorities = Authorities::BesidesSystem(access.authorities.as_deref());
+        let remote = Arc::new(RemoteAccess::new(Destinations::Any, authorities, Purpose::Copies)?);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (access, progress, idle) = (access.clone(), Arc::default(), Mutex::default());
-        Ok(Self { runtime, remote, access, patience, progress, idle })
+        Ok(Self { runtime, remote, access, patience, progress, idle, has_answered: AtomicBool::new(false) })
     }
 
     /// The URLs of a copy: all on one server, to which the token may be sent.
@@ -155,6 +163,45 @@ impl WebClient {
             }
         })
     }
+}
+
+impl WebClient {
+    /// Does `work` again while its server asks for that, or the connection breaks: `work` may be done twice. A server that has never answered
+    /// is tried [`FIRST_TRIES`] times.
+    fn retried<T>(
+        &self,
+        is_over: &dyn Fn() -> bool,
+        work: &mut dyn FnMut() -> Result<T, FetchError>,
+    ) -> Result<T, FetchError> {
+        let mut tries = 0;
+        loop {
+            let done = work();
+            if !matches!(done, Err(FetchError::Broken(_) | FetchError::Over)) {
+                self.has_answered.store(true, Ordering::Relaxed);
+            }
+            let (error, wait) = match done {
+                Err(FetchError::Busy(text, wait)) => (FetchError::Final(text), wait),
+                Err(error @ FetchError::Broken(_)) => (error, None),
+                other => return other,
+            };
+            tries += 1;
+            let is_enough = tries >= FIRST_TRIES && !self.has_answered.load(Ordering::Relaxed);
+            let Some(wait) = back_off(tries, wait).filter(|_| !is_enough) else { return Err(error) };
+            pause(wait, is_over)?;
+        }
+    }
+}
+
+/// Waits, unless the copy is over.
+fn pause(time: Duration, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        if is_over() {
+            return Err(FetchError::Over);
+        }
+        std::thread::sleep(LOOK_INTERVAL.min(end.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
 }
 
 /// A failure as the threads of a copy see it.

@@ -52,6 +52,7 @@ pub use issuers::{OwnTokens, TokenIssuer};
 pub use roots::{ServedDirectory, WebDavRules};
 
 use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
+use crate::remote::authorities::Authorities;
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess};
@@ -184,7 +185,7 @@ impl WebDavServer {
             streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
             remote: Arc::new(RemoteAccess::new(
                 Destinations::Public(options.copy.allow.clone()),
-                options.copy.authorities.as_deref(),
+                Authorities::InPlaceOfSystem(options.copy.authorities.as_deref()),
                 Purpose::Copies,
             )?),
             stall: options.copy.stall,

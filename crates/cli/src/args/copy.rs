@@ -46,7 +46,7 @@ pub(crate) struct CopyFilesArgs {
     /// Send the token of a URL over the network without TLS
     #[arg(long, help_heading = SOURCE)]
     pub(crate) plain_token: bool,
-    /// File or directory with the certificate authorities of URLs, in place of the system's
+    /// File or directory with more certificate authorities for URLs, besides the system's
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) ca: Option<PathBuf>,
     /// Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host
@@ -86,18 +86,18 @@ pub(crate) struct CopyFilesArgs {
     /// Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs
     #[arg(long, conflicts_with_all = ["plan", "dry_run", "exists"], help_heading = DESTINATION)]
     pub(crate) verify: bool,
-    /// Size of a range, the unit of checksum, journal and retransmission
-    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = some::<Size>("such as 4MiB"), help_heading = HOST)]
-    pub(crate) range: Size,
-    /// Disk requests in flight
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<usize>(DEPTH, "8 keep most disks busy"), help_heading = HOST)]
-    pub(crate) depth: usize,
+    /// Size of a range, the unit of checksum, journal and retransmission [default: 4MiB]
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 4MiB"), help_heading = HOST)]
+    pub(crate) range: Option<Size>,
+    /// Disk requests in flight [default: 8]
+    #[arg(long, value_name = "N", value_parser = up_to::<usize>(DEPTH, "8 keep most disks busy"), help_heading = HOST)]
+    pub(crate) depth: Option<usize>,
     /// Through the page cache at both ends
     #[arg(long, help_heading = HOST)]
     pub(crate) buffered: bool,
-    /// System calls for disks
-    #[arg(long, value_enum, default_value_t = DiskEngine::Auto, help_heading = HOST)]
-    pub(crate) disk_engine: DiskEngine,
+    /// System calls for disks [default: auto]
+    #[arg(long, value_enum, help_heading = HOST)]
+    pub(crate) disk_engine: Option<DiskEngine>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -13,7 +13,7 @@ use crate::outcome::Interrupt;
 use crate::outcome::Outcome;
 use crate::print::Progress as Line;
 use anyhow::{Context, Result, bail};
-use options::{engine, exists, is_url, tuning};
+use options::{engine, exists, is_url, refuse, tuning};
 use serde::Serialize;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::Faults;
@@ -120,15 +120,12 @@ fn has_ipv6() -> bool {
 
 fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
-    for (option, is_given) in [
+    let refused = [
         ("--ca", args.ca.is_some()),
         ("--plain-token", args.plain_token),
         ("--third-party", args.third_party),
-    ] {
-        if is_given {
-            bail!("{option} does nothing without a URL{}", Hint("leave it out"));
-        }
-    }
+    ];
+    refuse(&refused, "without a URL")?;
     let hint = Hint("give the file of the server's `copy serve --token-file`");
     let path = args.token_file.as_deref().with_context(|| format!("--token-file is missing{hint}"))?;
     let token = Token::new(&super::listener::read(path)?)?;

@@ -7,9 +7,12 @@ use crate::third_party::{ranged, with_token};
 use crate::webdav::{Files, address, adler32, bytes};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A directory for a test, and the command run on it.
 struct Here(tempfile::TempDir);
@@ -73,6 +76,8 @@ fn files_and_trees_are_downloaded_and_compared() {
         files.ask(&format!("PUT /exp/{name}"), &[&right], &data[..length]).expect(201);
     }
     files.ask("MKCOL /exp/t/none", &[&right], b"").expect(201);
+    // What an unfinished copy has left there is not copied, and counted.
+    std::fs::write(files.root.join("t/.a.skyhaul-part"), b"part").unwrap();
     let url = format!("http://{}/exp/t", files.address);
     let how = "--token-file @/token --range 256KiB --streams 3";
     // A file: into a directory, and under another name; with the time it has there.
@@ -91,7 +96,8 @@ fn files_and_trees_are_downloaded_and_compared() {
     assert!(!here.at("dry").exists());
     for (from, to) in [(url.clone(), "one"), (format!("{url}/"), "two")] {
         let report = here.copy(&format!("{from} @/{to}/ {how}"), 0);
-        assert_eq!(number(&report["files"]), 3, "{report}");
+        assert_eq!((number(&report["files"]), number(&report["temporary_names"])), (3, 1), "{report}");
+        assert!(!here.at(&format!("{to}/t/.a.skyhaul-part")).exists());
         assert!(std::fs::read(here.at(&format!("{to}/t/sub/b c"))).unwrap() == data[..70_000]);
         assert!(std::fs::read(here.at(&format!("{to}/t/sub/deep/empty"))).unwrap().is_empty());
         assert!(here.at(&format!("{to}/t/none")).is_dir());
@@ -277,6 +283,51 @@ fn a_server_that_breaks_its_word_leaves_nothing_under_the_name() {
     }
 }
 
+/// Each first request ends with its connection, and each second one is answered.
+#[test]
+fn requests_are_repeated_when_their_connection_breaks() {
+    let here = Here::new();
+    let data = bytes(1000);
+    let seen = Arc::new(Mutex::new(Vec::<String>::new()));
+    let of = data.clone();
+    let peer = Peer::start(move |head| {
+        let what: String = head.lines().next().unwrap().to_owned();
+        let mut seen = seen.lock().unwrap();
+        if !seen.contains(&what) {
+            seen.push(what);
+            return Act::End(Vec::new());
+        }
+        match head.starts_with("PROPFIND") {
+            true => Act::Say(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            false => Act::Say(ranged(head, &of, "")),
+        }
+    });
+    here.copy(&format!("{} @/f", peer.url()), 0);
+    assert!(std::fs::read(here.at("f")).unwrap() == data);
+    for method in ["PROPFIND", "HEAD", "GET"] {
+        assert!(peer.count(method) >= 2, "{method}: {:?}", peer.heads());
+    }
+    // A server that was never there is not waited for as long as one that was.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(here.refused(&format!("http://{nobody}/f @/g")).contains("Connection refused"));
+}
+
+/// As any program that makes a file.
+#[test]
+fn files_have_the_permissions_that_the_umask_leaves() {
+    let here = Here::new();
+    let data = bytes(1000);
+    let peer = Peer::start(move |head| Act::Say(ranged(head, &data, "")));
+    for (umask, mode) in [("027", 0o640), ("002", 0o664)] {
+        let to = here.at(umask);
+        let line = format!("umask {umask}; exec \"$0\" copy --quiet {} {}", peer.url(), to.display());
+        let mut shell = Command::new("sh");
+        shell.env("SKYHAUL_CONFIG", "/dev/null").args(["-c", &line, env!("CARGO_BIN_EXE_skyhaul")]);
+        Job::of(shell).finish().expect(0);
+        assert_eq!(to.metadata().unwrap().permissions().mode() & 0o777, mode, "{umask}");
+    }
+}
+
 #[test]
 fn redirects_lists_and_heads_have_bounds() {
     let here = Here::new();
@@ -384,6 +435,13 @@ fn one_of_two_servers_copies_to_the_other() {
     }
     for (line, why) in [
         (format!("{from}/f {to}/x {how} --verify"), "--verify does nothing with --third-party"),
+        (format!("{from}/f {to}/x {how} --range 1MiB"), "--range does nothing with --third-party"),
+        (format!("{from}/f {to}/x {how} --depth 2"), "--depth does nothing with --third-party"),
+        (format!("{from}/f {to}/x {how} --buffered"), "--buffered does nothing with --third-party"),
+        (
+            format!("{from}/f {to}/x {how} --disk-engine plain"),
+            "--disk-engine does nothing with --third-party",
+        ),
         (format!("{from}/f @/x {how}"), "expected two URLs"),
         (format!("{from}/f http://192.0.2.1/x {how}"), "in plain text"),
     ] {
@@ -419,7 +477,7 @@ fn a_copy_between_servers_that_fails_is_told_and_removed() {
     const MADE: &str = "HTTP/1.1 201 Created\r\n\r\n";
     // Its answer to COPY, what it has then, how the copy ends, and whether it is asked to remove something.
     type Case = (fn() -> Act, &'static str, &'static str, usize);
-    let cases: [Case; 6] = [
+    let cases: [Case; 7] = [
         (
             || Act::End(format!("{MADE}Perf Marker\nEnd\nfailure: No space left \x1b[2J").into_bytes()),
             "200 OK\r\nContent-Length: 0",
@@ -448,6 +506,13 @@ fn a_copy_between_servers_that_fails_is_told_and_removed() {
             || Act::End(format!("{MADE}success: Created").into_bytes()),
             "404 None\r\nContent-Length: 0",
             "has no such file",
+            0,
+        ),
+        // Another client was faster: what is there is not of this copy.
+        (
+            || Act::Say(b"HTTP/1.1 412 Not now\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            "200 OK\r\nContent-Length: 1000",
+            "answered 412",
             0,
         ),
         // It cannot, and nor can the source.

@@ -8,7 +8,7 @@
 //! which it redirects, and never from https to http. No text here has them, or the query of a URL.
 
 use super::addresses::{AddressBlock, judge};
-use super::authorities::roots;
+use super::authorities::Authorities;
 use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::url::RemoteUrl;
@@ -24,7 +24,6 @@ use skyhaul::core::hint::Hint;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -85,13 +84,13 @@ pub(crate) struct RemoteAccess {
 }
 
 impl RemoteAccess {
-    /// Connects to these. Certificates are verified by the authorities in a file or directory, or else by those of the system.
+    /// Connects to these, and verifies certificates by these authorities.
     pub(crate) fn new(
         destinations: Destinations,
-        authorities: Option<&Path>,
+        authorities: Authorities<'_>,
         purpose: Purpose,
     ) -> io::Result<Self> {
-        let roots = roots(authorities)?;
+        let roots = authorities.roots()?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?;

@@ -9,6 +9,7 @@
 //! before is removed.
 
 use super::download::{WANTED, digest_numbers};
+use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
 use super::{WebClient, begin_error, fetch_error};
 use crate::remote::digests::DigestSet;
@@ -17,18 +18,16 @@ use crate::remote::source::find;
 use crate::remote::url::RemoteUrl;
 use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method};
 use skyhaul::core::hint::Hint;
-use skyhaul::io::lock::lock;
 use skyhaul::stop::StopFlag;
-use skyhaul_transfer::copy::{Copied, CopyReport, Exists, Failed, FetchError, Progress};
+use skyhaul_transfer::copy::{CopyReport, Exists, FetchError, Progress};
 use std::ffi::OsStr;
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Files that are copied at a time.
@@ -41,7 +40,6 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(400);
 const MARKER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time in which a server removes what a copy that was ended has left.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which server is asked to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,11 +84,6 @@ struct Has {
     digests: DigestSet,
 }
 
-enum Ended {
-    Copied(u64, Option<u32>),
-    Kept(u64),
-}
-
 /// Copies between two servers, each with a client for its own token. `progress` is called a few times a second.
 ///
 /// # Errors
@@ -110,76 +103,31 @@ pub fn copy_between(
     let is_over = || order.stop.is_set();
     let begun = Instant::now();
     let copy = Between { order, source, destination, bytes: AtomicU64::new(0) };
-    let (pairs, directories) = copy.pairs(from, to, &is_over).map_err(begin_error)?;
+    let (pairs, directories, temporary_names) = copy.pairs(from, to, &is_over).map_err(begin_error)?;
     for directory in &directories {
-        copy.make(directory, &is_over).map_err(begin_error)?;
+        destination.make(directory, &is_over).map_err(begin_error)?;
     }
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(pair) = pairs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let ended = copy.file(pair, &is_over);
-            let was_over = matches!(ended, Err(FetchError::Over));
-            lock(&done).push((pair, ended));
-            if was_over {
-                return;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..MAX_FILES_AT_A_TIME.min(pairs.len())).map(|_| scope.spawn(work)).collect();
-        while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-            progress(&Progress {
-                files: lock(&done).len(),
-                all_files: pairs.len(),
-                bytes: copy.bytes.load(Ordering::Relaxed),
-                seconds: begun.elapsed().as_secs_f64(),
-                ..Progress::default()
-            });
-            std::thread::sleep(PROGRESS_INTERVAL.min(Duration::from_millis(50)));
-        }
+    let work = |pair: &Pair, _: usize, is_over: &dyn Fn() -> bool| copy.file(pair, is_over);
+    let done = each((&pairs, MAX_FILES_AT_A_TIME), &is_over, &work, &mut |files| {
+        progress(&Progress {
+            files,
+            all_files: pairs.len(),
+            bytes: copy.bytes.load(Ordering::Relaxed),
+            seconds: begun.elapsed().as_secs_f64(),
+            ..Progress::default()
+        });
     });
-    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok(report(order, done, directories.len(), begun.elapsed()))
-}
-
-fn report(
-    order: &CopyBetween,
-    done: Vec<(&Pair, Result<Ended, FetchError>)>,
-    directories: usize,
-    took: Duration,
-) -> CopyReport {
     let mut report = CopyReport {
         version: skyhaul::report::VERSION,
-        directories,
+        directories: directories.len(),
         flows: order.streams,
-        seconds: took.as_secs_f64(),
+        seconds: begun.elapsed().as_secs_f64(),
+        temporary_names,
         ..CopyReport::default()
     };
-    for (pair, ended) in done {
-        let path = pair.name.clone();
-        match ended {
-            Ok(Ended::Copied(bytes, crc32c)) => {
-                report.files += 1;
-                report.bytes += bytes;
-                report.moved_bytes += bytes;
-                if crc32c.is_none() {
-                    report.unchecked.push(path.clone());
-                }
-                report.copied.push(Copied { path, bytes, crc32c: None });
-            }
-            Ok(Ended::Kept(bytes)) => {
-                report.files += 1;
-                report.kept_files += 1;
-                report.bytes += bytes;
-                report.kept_bytes += bytes;
-            }
-            Err(FetchError::Over) => report.stopped = Some("interrupted".to_owned()),
-            Err(error) => report.failed.push(Failed { path, error: begin_error(error).to_string() }),
-        }
-    }
-    let bits = report.moved_bytes as f64 * 8.0;
-    report.bits_per_second = if report.seconds > 0.0 { bits / report.seconds } else { 0.0 };
-    report
+    let named = done.into_iter().filter_map(|(at, ended)| Some((pairs.get(at)?.name.clone(), ended)));
+    account(&mut report, named.collect(), pairs.len());
+    Ok(report)
 }
 
 struct Between<'a> {
@@ -190,13 +138,13 @@ struct Between<'a> {
 }
 
 impl Between<'_> {
-    /// The files, and the directories to be made, first those above others.
+    /// The files, the directories to be made, first those above others, and how many names are left out.
     fn pairs(
         &self,
         from: &RemoteUrl,
         to: &RemoteUrl,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<(Vec<Pair>, Vec<RemoteUrl>), FetchError> {
+    ) -> Result<(Vec<Pair>, Vec<RemoteUrl>, usize), FetchError> {
         let bad = |url: &RemoteUrl| {
             let url = url.clone();
             move |why| FetchError::Final(format!("{url}: {why}"))
@@ -214,25 +162,7 @@ impl Between<'_> {
             let destination = if renamed.is_some() { to.clone() } else { at(&path, false) };
             Pair { source, destination, name: path }
         };
-        Ok((listing.files.into_iter().map(pair).collect(), directories))
-    }
-
-    /// Makes a directory at the destination, unless it is there.
-    fn make(&self, url: &RemoteUrl, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
-        self.destination.retried(is_over, &mut || {
-            let mut session = self.destination.session(url, "destination");
-            let method = Method::from_bytes(b"MKCOL").unwrap_or(Method::PUT);
-            let none = HeaderMap::new();
-            let reply = self.destination.wait(session.ask(method, &none), HEAD_TIMEOUT, is_over)?;
-            let reply = reply.map_err(|failure| fetch_error(&failure))?;
-            // 405: it is there.
-            if reply.status.is_success() || reply.status == StatusCode::METHOD_NOT_ALLOWED {
-                self.destination.put_back(session);
-                return Ok(());
-            }
-            let refusal = self.destination.wait(session.refusal(reply), HEAD_TIMEOUT, is_over)?;
-            Err(fetch_error(&refusal))
-        })
+        Ok((listing.files.into_iter().map(pair).collect(), directories, listing.temporary_names))
     }
 
     /// What a server has at a URL; `None`: nothing.
@@ -258,12 +188,13 @@ impl Between<'_> {
     fn file(&self, pair: &Pair, is_over: &dyn Fn() -> bool) -> Result<Ended, FetchError> {
         let missing = || FetchError::Final("No such file or directory at the source".to_owned());
         let source = Self::has(self.source, "source", &pair.source, is_over)?.ok_or_else(missing)?;
+        let bytes = source.size.unwrap_or(0);
         let before = Self::has(self.destination, "destination", &pair.destination, is_over)?;
         if let Some(before) = &before {
             match self.order.exists {
-                Exists::Skip => return Ok(Ended::Kept(source.size.unwrap_or(0))),
+                Exists::Skip => return Ok(Ended::Kept { bytes }),
                 Exists::Fail if equal(&source, before).is_ok_and(|checked| checked.is_some()) => {
-                    return Ok(Ended::Kept(source.size.unwrap_or(0)));
+                    return Ok(Ended::Kept { bytes });
                 }
                 Exists::Fail => {
                     let hint = Hint("--exists replace overwrites it, --exists skip keeps it");
@@ -281,7 +212,7 @@ impl Between<'_> {
             equal(&source, &now.ok_or_else(missing)?).map_err(FetchError::Final)
         });
         match checked {
-            Ok(checked) => Ok(Ended::Copied(source.size.unwrap_or(0), checked)),
+            Ok(checked) => Ok(Ended::Copied { bytes, crc32c: None, is_checked: checked.is_some() }),
             Err(error) => {
                 // What is there after a refusal is somebody else's.
                 if before.is_none() && begun.load(Ordering::Relaxed) {
@@ -306,7 +237,13 @@ impl Between<'_> {
     }
 
     fn copy(&self, pair: &Pair, begun: &AtomicBool, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
-        let asked = |pull| self.destination.retried(is_over, &mut || self.ask((pair, begun), pull, is_over));
+        // A copy that may have begun is not asked for again.
+        let once = |error| match error {
+            FetchError::Broken(text) => FetchError::Final(text),
+            other => other,
+        };
+        let ask = |pull| self.ask((pair, begun), pull, is_over).map_err(once);
+        let asked = |pull| self.destination.retried(is_over, &mut || ask(pull));
         match self.order.direction {
             CopyDirection::Pull => asked(true)?.map_err(FetchError::Final),
             CopyDirection::Push => asked(false)?.map_err(FetchError::Final),

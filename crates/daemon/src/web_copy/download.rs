@@ -12,22 +12,19 @@ use axum::http::header::{CONTENT_RANGE, HeaderName, HeaderValue, IF_MATCH, IF_RA
 use axum::http::{HeaderMap, Method, StatusCode};
 use ring::digest::{Context, SHA256};
 use skyhaul_transfer::copy::{
-    CopyOptions, CopyReport, Failed, FetchError, Progress, RangeBody, RangeServer, ServedFile, back_off,
-    fetch,
+    CopyOptions, CopyReport, Failed, FetchError, Progress, RangeBody, RangeServer, ServedFile, fetch,
 };
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Digests that are asked for: those of which that of a file is made of those of its ranges, the usual one first.
 pub(super) const WANTED: &str = "adler32,crc32c";
 /// Time for the server to say what it has, with its digest.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
-/// How often a wait looks whether the copy is over.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file on the server.
 struct WebFile {
@@ -57,6 +54,7 @@ impl WebClient {
         let server = Download { client: self, files };
         let mut report = fetch((&served, &listing.directories), &server, options, progress)?;
         report.failed.extend(failed);
+        report.temporary_names = listing.temporary_names;
         Ok(report)
     }
 
@@ -66,16 +64,20 @@ impl WebClient {
         listing: &Listing,
         options: &CopyOptions,
     ) -> io::Result<(Vec<WebFile>, Vec<ServedFile>, Vec<Failed>)> {
-        let next = AtomicUsize::new(0);
+        let (next, is_gone) = (AtomicUsize::new(0), AtomicBool::new(false));
         let found = Mutex::new(Vec::new());
-        let is_over = || options.stop.is_set();
+        let is_over = || options.stop.is_set() || is_gone.load(Ordering::Relaxed);
         let work = || {
             while let Some((url, path)) = listing.files.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let one = self.file(url, options, &is_over).map(|(file, mut served)| {
                     served.path.clone_from(path);
                     (file, served)
                 });
-                let is_over = matches!(one, Err(FetchError::Over));
+                // A server that is gone is gone for all files.
+                if matches!(one, Err(FetchError::Broken(_))) {
+                    is_gone.store(true, Ordering::Relaxed);
+                }
+                let is_over = matches!(one, Err(FetchError::Over | FetchError::Broken(_)));
                 skyhaul::io::lock::lock(&found).push((path.clone(), one));
                 if is_over {
                     return;
@@ -87,6 +89,11 @@ impl WebClient {
         });
         let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some(at) = found.iter().position(|(_, one)| matches!(one, Err(FetchError::Broken(_))))
+            && let (_, Err(error)) = found.swap_remove(at)
+        {
+            return Err(begin_error(error));
+        }
         let (mut files, mut served, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for (path, one) in found {
             match one {
@@ -167,30 +174,6 @@ impl WebClient {
             _ => {
                 let refusal = self.wait(session.refusal(reply), self.patience, is_over)?;
                 Err(fetch_error(&refusal))
-            }
-        }
-    }
-
-    /// Does `work` again while its server asks for that.
-    pub(super) fn retried<T>(
-        &self,
-        is_over: &dyn Fn() -> bool,
-        work: &mut dyn FnMut() -> Result<T, FetchError>,
-    ) -> Result<T, FetchError> {
-        let mut tries = 0;
-        loop {
-            let (text, wait) = match work() {
-                Err(FetchError::Busy(text, wait)) => (text, wait),
-                other => return other,
-            };
-            tries += 1;
-            let Some(wait) = back_off(tries, wait) else { return Err(FetchError::Final(text)) };
-            let end = Instant::now() + wait;
-            while Instant::now() < end {
-                if is_over() {
-                    return Err(FetchError::Over);
-                }
-                std::thread::sleep(LOOK_INTERVAL);
             }
         }
     }

@@ -31,6 +31,8 @@ const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:propfind 
 pub(super) struct Listing {
     pub(super) files: Vec<(RemoteUrl, PathBuf)>,
     pub(super) directories: Vec<PathBuf>,
+    /// Names of unfinished copies of this program, which are left out.
+    pub(super) temporary_names: usize,
 }
 
 impl WebClient {
@@ -88,6 +90,10 @@ impl WebClient {
             }
             let names = url.names().map_err(|why| FetchError::Final(format!("{url}: {why}")))?;
             for (name, is_directory) in found {
+                if is_temporary(OsStr::new(&name)) {
+                    all.temporary_names += 1;
+                    continue;
+                }
                 let (child, path) = (url.at(&names.child(&name), is_directory), to.join(&name));
                 match is_directory {
                     true => open.push_back((child, path, None, depth + 1)),
@@ -163,9 +169,7 @@ fn members(url: &RemoteUrl, listed: Vec<Listed>) -> Result<Option<Vec<(String, b
         if above != own.names() {
             return Err(wrong());
         }
-        if !is_temporary(OsStr::new(name)) {
-            members.push((name.clone(), one.is_directory));
-        }
+        members.push((name.clone(), one.is_directory));
     }
     Ok((is_directory || !members.is_empty()).then_some(members))
 }

@@ -11,6 +11,7 @@
 
 use super::kept_keys;
 use crate::remote::addresses::AddressBlock;
+use crate::remote::authorities::Authorities;
 use crate::remote::request_path::RequestPath;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
@@ -199,7 +200,7 @@ impl Issuer {
             }
             let access = Arc::new(RemoteAccess::new(
                 Destinations::Public(of.allow.clone()),
-                of.authorities.as_deref(),
+                Authorities::InPlaceOfSystem(of.authorities.as_deref()),
                 Purpose::Keys,
             )?);
             asked = Some(AskedKeys { access, file, keep: of.keep, turn: tokio::sync::Mutex::default() });

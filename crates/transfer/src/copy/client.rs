@@ -52,7 +52,7 @@ pub fn copy(
     let purpose = if options.verify { Purpose::Verify } else { Purpose::Copy };
     let Ran { outcome, took, rtt } = run(&options, token, purpose, &here, progress)?;
     let mut report = report(&options, &outcome, took, rtt);
-    report.special = manifest.special;
+    (report.special, report.temporary_names) = (manifest.special, manifest.temporary_names);
     report.plan = planned;
     if let Some(plan) = &mut report.plan {
         plan.compare(report.bits_per_second, report.seconds);
@@ -262,6 +262,9 @@ pub struct CopyReport {
     pub unchecked: Vec<PathBuf>,
     /// FIFOs, sockets and devices, which are not copied.
     pub special: Vec<PathBuf>,
+    /// Names at the source that belong to unfinished copies, which are not copied; as far as this end lists the source.
+    #[serde(default)]
+    pub temporary_names: usize,
     /// What there is to copy, if that was all that was asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub to_copy: Option<SourceSizes>,

@@ -27,6 +27,7 @@ use super::message::{Done, Entry, Failure, Name, Origin, Side, SourceSizes, What
 use super::options::{Account, CopyOptions};
 use super::target::Target;
 use super::writer::Writer;
+use server::file_mode;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::io;
 use std::ops::Range;
@@ -41,8 +42,7 @@ const MAX_RANGES_PER_JOB: u64 = 16;
 /// Jobs of a file for each worker, so that all of them end at nearly the same time.
 const JOBS_PER_WORKER: u64 = 4;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// The permissions of files: such servers do not say theirs.
-const FILE_MODE: u32 = 0o644;
+/// The permissions of directories, less those of the umask.
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Copies `files` and makes `directories`, as [`copy`](super::copy()) copies from a server of its own, with the options of that. Sources and
@@ -136,6 +136,8 @@ struct Fetcher<'a> {
     seen_ranges: u64,
     wanted: u64,
     kept_bytes: u64,
+    /// The permissions of files.
+    mode: u32,
     /// Directories that were made.
     made: Vec<PathBuf>,
 }
@@ -165,6 +167,7 @@ impl<'a> Fetcher<'a> {
             seen_ranges: 0,
             wanted: 0,
             kept_bytes: 0,
+            mode: file_mode(),
             made: Vec::new(),
         }
     }
@@ -239,7 +242,7 @@ impl<'a> Fetcher<'a> {
             to: 0,
             path: Name::from(file.path.as_path()),
             what,
-            mode: FILE_MODE,
+            mode: self.mode,
             modified: modified.unwrap_or_else(now),
             origin,
         };

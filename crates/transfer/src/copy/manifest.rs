@@ -56,6 +56,8 @@ pub(super) struct Manifest {
     pub(super) places: Vec<(usize, PathBuf)>,
     /// FIFOs, sockets and devices, which are not copied.
     pub(super) special: Vec<PathBuf>,
+    /// Names of unfinished copies, which are left out.
+    pub(super) temporary_names: usize,
     /// Files may be longer than it says: only their beginnings are copied.
     pub(super) is_cut: bool,
 }
@@ -148,8 +150,9 @@ impl Manifest {
             )));
         }
         for name in root.tree.list(from).map_err(|error| told(&error))? {
-            // Temporary files of an earlier copy are not copied.
-            if !is_temporary(&name) {
+            if is_temporary(&name) {
+                self.temporary_names += 1;
+            } else {
                 self.walk((at, account), root, &from.join(&name), &to.join(&name), depth + 1)?;
             }
         }
@@ -397,6 +400,7 @@ mod tests {
         let all = all(&[root(directory.path(), "exp", 3)]).unwrap();
         let names: Vec<_> = all.entries.iter().map(|entry| entry.path.path()).collect();
         assert_eq!(names, ["exp", "exp/sub", "exp/sub/a", "exp/sub/b"].map(PathBuf::from));
+        assert_eq!(all.temporary_names, 2);
         assert_eq!((all.sizes().divided(u64::MAX)[0], all.entries[2].to), ((1, 10), 3));
         assert_eq!(all.entries[2].what, What::Link(Name::Text("/etc".into())));
     }

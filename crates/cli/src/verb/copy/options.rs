@@ -1,6 +1,8 @@
 //! The options of a copy, whichever server it is with.
 
 use crate::args::{CopyExistsArg, CopyFilesArgs, DiskEngine};
+use anyhow::{Result, bail};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::Engine;
 use skyhaul_transfer::copy::{Exists, Tuning};
 
@@ -29,15 +31,24 @@ pub(super) fn exists(of: CopyExistsArg) -> Exists {
 }
 
 pub(super) fn tuning(args: &CopyFilesArgs) -> Tuning {
+    let usual = Tuning::default();
     Tuning {
         flows: args.flows,
-        range: args.range.bytes(),
-        depth: args.depth,
+        range: args.range.map_or(usual.range, |size| size.bytes()),
+        depth: args.depth.unwrap_or(usual.depth),
         direct: !args.buffered,
-        engine: engine(args.disk_engine),
+        engine: args.disk_engine.map_or(usual.engine, engine),
         window: args.window.map(|size| size.bytes()),
         congestion: args.cc.clone(),
         limit: args.limit.map(|rate| rate.bits_per_second()),
-        ..Tuning::default()
+        ..usual
+    }
+}
+
+/// Refuses options that a copy does not use.
+pub(super) fn refuse(options: &[(&str, bool)], with: &str) -> Result<()> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => bail!("{option} does nothing {with}{}", Hint("leave it out")),
+        None => Ok(()),
     }
 }

@@ -97,6 +97,10 @@ fn summary(report: &CopyReport) -> String {
     for path in report.special.iter().take(TOLD) {
         let _ = writeln!(out, "  note: {} is not a file, directory or link: not copied", print::name(path));
     }
+    if report.temporary_names > 0 {
+        let names = print::counted(report.temporary_names as u64, "name");
+        let _ = writeln!(out, "  note: {names} of unfinished copies at the source: not copied");
+    }
     for path in report.dropped_bits.iter().take(TOLD) {
         let path = print::name(path);
         let _ = writeln!(out, "  note: {path}: set-user-ID, set-group-ID and sticky bits are not copied");

@@ -1,6 +1,6 @@
 //! `skyhaul copy` with URLs.
 
-use super::options::{exists, is_url, tuning};
+use super::options::{exists, is_url, refuse, tuning};
 use super::summary::{shown, tell};
 use crate::args::{CopyFilesArgs, CopyModeArg};
 use crate::outcome::{Interrupt, Outcome};
@@ -26,9 +26,7 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
         ("--cc", args.cc.is_some()),
         ("--plan", args.plan),
     ];
-    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does nothing with URLs{}", Hint("leave it out"));
-    }
+    refuse(&refused, "with URLs")?;
     if args.third_party {
         return between(args);
     }
@@ -69,9 +67,8 @@ fn between(args: &CopyFilesArgs) -> Result<Outcome> {
         bail!("expected two URLs{hint}");
     };
     let refused = [("--verify", args.verify), ("--dry-run", args.dry_run), ("--limit", args.limit.is_some())];
-    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does nothing with --third-party{}", Hint("leave it out"));
-    }
+    refuse(&refused, "with --third-party")?;
+    refuse(&of_disks(args), "with --third-party")?;
     let own = args.source_token_file.as_deref().or(args.token_file.as_deref());
     let (there, here) = (client(args, args.token_file.as_deref())?, client(args, own)?);
     let interrupt = Interrupt::listen()?;
@@ -92,6 +89,16 @@ fn between(args: &CopyFilesArgs) -> Result<Outcome> {
     let report = copy_between(&order, &here, &there, &mut |progress| line.show(&shown(progress)));
     line.clear();
     tell(args, &report?)
+}
+
+/// The options of the disk here.
+fn of_disks(args: &CopyFilesArgs) -> [(&'static str, bool); 4] {
+    [
+        ("--range", args.range.is_some()),
+        ("--depth", args.depth.is_some()),
+        ("--buffered", args.buffered),
+        ("--disk-engine", args.disk_engine.is_some()),
+    ]
 }
 
 fn url(word: &OsStr) -> Option<&str> {

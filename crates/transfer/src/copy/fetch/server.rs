@@ -10,6 +10,8 @@ const MAX_TRIES: u32 = 6;
 const BACK_OFF: Duration = Duration::from_millis(500);
 /// Longest wait that a server may ask for.
 const MAX_WAIT: Duration = Duration::from_secs(120);
+/// The umask where `/proc` is not mounted.
+const USUAL_UMASK: u32 = 0o022;
 
 /// A file of a [`RangeServer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,4 +79,12 @@ pub trait RangeServer: Sync {
 pub fn back_off(tries: u32, asked: Option<Duration>) -> Option<Duration> {
     let wait = (BACK_OFF * 2u32.pow(tries.saturating_sub(1).min(16))).max(asked.unwrap_or_default());
     (tries < MAX_TRIES && wait <= MAX_WAIT).then_some(wait)
+}
+
+/// The permissions of new files: such servers do not say theirs, so they are those of any program that makes a file.
+pub(super) fn file_mode() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask =
+        status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    0o666 & !umask.unwrap_or(USUAL_UMASK)
 }
