@@ -554,6 +554,39 @@ def test_the_command_downloads_from_a_server_without_ranges(skyhaul, data, tmp_p
         served.wait()
 
 
+def test_others_read_what_the_command_uploads(site, data, tmp_path):
+    call(BINARY, "copy", "--quiet", data, f"{site.url}/d/")
+    whole, url = data.read_bytes(), f"{site.url}/d/data"
+    call(program("davix-get", "davix"), url, tmp_path / "davix")
+    call(*gfal("--checksum", "ADLER32", url, f"file://{tmp_path}/gfal"))
+    assert (tmp_path / "davix").read_bytes() == whole and (tmp_path / "gfal").read_bytes() == whole
+
+
+def test_the_command_trusts_the_system_and_more(skyhaul, data, tmp_path):
+    """`--ca` adds to the system's authorities, which SSL_CERT_FILE names here."""
+    del skyhaul  # it is there
+    program("openssl", "openssl")
+    sites, certificates = [], []
+    try:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            certificate, key, token = (tmp_path / name / word for word in ("cert.pem", "key.pem", "token"))
+            call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                 "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)  # fmt: skip
+            sites.append(Site(tmp_path / name, f'certificate = "{certificate}"\nkey = "{key}"\ntoken_file = "{token}"'))
+            certificates.append(certificate)
+        system = ("env", f"SSL_CERT_FILE={certificates[0]}", BINARY, "copy", "--quiet", data)
+        for at, site in enumerate(sites):
+            how = (f"{site.url}/", "--token-file", tmp_path / "ab"[at] / "token")
+            call(*system, *how, "--ca", certificates[1])
+            assert (site.root / "data").read_bytes() == data.read_bytes()
+        said = call(*system, *how, "--exists", "replace", expect=[1, 2])
+        assert "UnknownIssuer" in said or "certificate" in said, said
+    finally:
+        for site in sites:
+            site.end()
+
+
 def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
     del skyhaul  # it is there
     program("curl", "curl")
@@ -596,6 +629,20 @@ def test_xrootd_is_the_other_server(skyhaul, xrootd, data, tmp_path):
         assert (root / "by-command").read_bytes() == whole
         call(*between, "--mode", "push", f"{url}/f", f"{site.url}/sent-by-command")
         assert (site.root / "sent-by-command").read_bytes() == whole
+        # Uploads, read back by others.
+        upload = (BINARY, "copy", "--quiet", "--streams", "2")
+        said = call(*upload, data, f"{url}/up/by-name")
+        assert (root / "up/by-name").read_bytes() == whole and "no checksum" not in said, said
+        (tmp_path / "tree/t/empty").touch()
+        call(*upload, tmp_path / "tree/t", f"{url}/uploaded/")
+        for name in ("f", "sub/g", "empty"):
+            assert (root / "uploaded/t" / name).read_bytes() == (tmp_path / "tree/t" / name).read_bytes(), name
+        said = call(*upload, tmp_path / "tree/t", f"{url}/uploaded/", "--verify")
+        assert "3 files all equal" in said, said
+        said = call(*upload, tmp_path / "tree/t/empty", f"{url}/f", expect=[1])
+        assert "a different file exists" in said and (root / "f").read_bytes() == whole, said
+        call(*upload, tmp_path / "tree/t/empty", f"{url}/up/by-name", "--exists", "replace")
+        assert (root / "up/by-name").read_bytes() == b""
         # What XRootD does not have, or does not allow.
         said = call("curl", "--silent", "--include", "--request", "COPY", "--header", f"Source: {url}/none", f"{site.url}/none")
         assert said.startswith("HTTP/1.1 404") and "No such file or directory" in said, said

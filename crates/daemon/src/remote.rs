@@ -4,9 +4,10 @@
 //! | module | contents |
 //! |---|---|
 //! | `url`, `request_path`, `addresses` | where a server and a file are, and whether the server may be reached |
-//! | `session`, `authorities` | connections, TLS, requests, redirects, refusals |
+//! | `session`, `reply`, `authorities` | connections, TLS, requests, redirects, refusals |
 //! | `source`, `version`, `digests` | what a server says of a file, which version of it, and its digests |
 //! | `multistatus` | what a directory has |
+//! | `put`, `outgoing` | PUT of a body, verified, and what is left of one that failed; files and recordings as bodies |
 //! | `failure`, `progress` | failures in words that engines know; how far a transfer is, and the clocks that end one |
 
 pub(crate) mod addresses;
@@ -14,7 +15,10 @@ pub(crate) mod authorities;
 pub(crate) mod digests;
 pub(crate) mod failure;
 pub(crate) mod multistatus;
+pub(crate) mod outgoing;
 pub(crate) mod progress;
+pub(crate) mod put;
+pub(crate) mod reply;
 pub(crate) mod request_path;
 pub(crate) mod session;
 pub(crate) mod source;

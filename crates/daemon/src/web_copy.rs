@@ -3,6 +3,7 @@
 //! ```text
 //!   URLs ─▶ PROPFIND (directories) ─▶ HEAD of each file ─┬▶ fetch: threads ─▶ GET by ranges ─▶ disk        download
 //!                                                        └▶ COPY at one server, markers ─▶ HEAD             between two
+//!   files ─▶ MKCOL (directories) ─▶ HEAD ─▶ PUT ─▶ HEAD                                                     upload
 //! ```
 //!
 //! Threads do the work and wait for disks, as in every copy; the client of [`remote`](crate::remote) runs below them, so that a slow server
@@ -18,6 +19,8 @@ mod download;
 mod files;
 mod listing;
 mod marker_reader;
+mod pace;
+mod upload;
 
 pub use between::{CopyBetween, CopyDirection, copy_between};
 
@@ -46,6 +49,8 @@ pub const MAX_LISTING_BYTES: usize = 64 << 20;
 pub const MAX_DEPTH: usize = 64;
 /// Minimum rate of a range, bytes per second.
 pub const MIN_BYTES_PER_SECOND: u64 = 10 << 10;
+/// Time in which a server removes what a copy that was ended has left.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// Attempts to reach a server that has never answered: its name may be wrong.
 const FIRST_TRIES: u32 = 3;
 /// How often a wait looks whether the copy is over.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `byte_ranges`, `conditions`, `properties` | what heads and bodies say, without any input or output |
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
-//! | `sending`, `outgoing` | GET, HEAD, and the bodies of replies |
+//! | `sending` | GET, HEAD; bodies of replies are those of `remote` |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
 //! | `third_party`, `pulling`, `streams`, `pushing` | COPY with another server, by the client in `remote` |
 //! | `markers`, `copies` | what is said of a copy, how many run |
@@ -32,7 +32,6 @@ mod issuers;
 mod kept_keys;
 mod listing;
 mod markers;
-mod outgoing;
 mod place;
 mod properties;
 mod pulling;

@@ -1,5 +1,7 @@
 //! `copy` with URLs: from and to a station, and a peer that does what it likes.
 
+mod uploads;
+
 use crate::device::Mounted;
 use crate::site::{Done, Job, Site, number, wait_for, words};
 use crate::third_party::peer::{Act, Peer, object};

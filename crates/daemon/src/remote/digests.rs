@@ -1,10 +1,10 @@
 //! Digests of whole objects: what is asked for (`Want-Digest`, RFC 3230), what is answered (`Digest`), what a client expects of an upload.
 //!
-//! | name | in `Digest` |
-//! |---|---|
-//! | `adler32` | 8 hexadecimal digits |
-//! | `crc32c` | its 4 bytes, most significant first, as base64 |
-//! | `md5`, `sha-256` | base64 |
+//! | name | in `Digest` | in `Repr-Digest` (RFC 9530) |
+//! |---|---|---|
+//! | `adler32` | 8 hexadecimal digits | `adler`, its 4 bytes, most significant first, as base64 between colons |
+//! | `crc32c` | its 4 bytes, most significant first, as base64 | the same between colons |
+//! | `md5`, `sha-256` | base64 | base64 between colons |
 //!
 //! One algorithm is answered: some clients cannot read a list.
 
@@ -40,6 +40,11 @@ impl Algorithm {
             Self::Md5 => "md5",
             Self::Sha256 => "sha-256",
         }
+    }
+
+    /// Its name in the fields of RFC 9530.
+    pub(crate) fn field_name(self) -> &'static str {
+        if self == Self::Adler32 { "adler" } else { self.name() }
     }
 
     fn of(name: &str) -> Option<Self> {
@@ -144,7 +149,7 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
     found.into_iter().map(|(algorithm, _)| algorithm).collect()
 }
 
-/// The digests that a client states of what it sends (`Digest`, `Content-MD5`).
+/// The digests that a client or server states of an object (`Digest`, `Content-MD5`, `Repr-Digest`).
 ///
 /// # Errors
 /// One of a known algorithm cannot be read: it could not be compared.
@@ -162,6 +167,21 @@ pub(crate) fn expected(headers: &HeaderMap) -> Result<DigestSet, String> {
             of => encoded(value, of.bytes()),
         };
         let bytes = bytes.ok_or_else(|| format!("the digest {} cannot be read", algorithm.name()))?;
+        set.set(algorithm, &bytes);
+    }
+    for one in list(headers, "repr-digest") {
+        // Parameters may follow.
+        let Some((name, value)) = one.split(';').next().and_then(|member| member.split_once('=')) else {
+            continue;
+        };
+        let of_name = |one: &Algorithm| one.field_name() == name.trim();
+        let Some(algorithm) = Algorithm::ALL.into_iter().find(of_name) else { continue };
+        let value = value.trim().strip_prefix(':').and_then(|value| value.strip_suffix(':'));
+        let bytes = value.and_then(|value| encoded(value, algorithm.bytes()));
+        let bytes = bytes.ok_or_else(|| format!("the digest {} cannot be read", algorithm.field_name()))?;
+        if set.get(algorithm).is_some_and(|other| other != bytes) {
+            return Err(format!("two different digests {} are stated", algorithm.name()));
+        }
         set.set(algorithm, &bytes);
     }
     Ok(set)
@@ -304,6 +324,25 @@ mod tests {
             let stated = expected(&headers("digest", value)).unwrap();
             assert_eq!(stated.differs_from(&set).is_none(), is, "{value}");
         }
+        for (value, is) in [
+            ("adler=:CR4B3g==:", true),
+            ("adler=:CR4B3w==:", false),
+            ("unixsum=5, sha-256=:FeKw0wDDKDa6TlXuKy8zP9VB6Onvv1ANU3ThAFZ8+yU=:;a=1", true),
+            ("sha-512=:AAAA:, crc32c=:4waSgw==:", true),
+            ("md5=:AAAAAAAAAAAAAAAAAAAAAA==:", false),
+        ] {
+            let stated = expected(&headers("repr-digest", value)).unwrap();
+            assert_eq!(stated.algorithms().count(), 1, "{value}");
+            assert_eq!(stated.differs_from(&set).is_none(), is, "{value}");
+        }
+        for value in ["adler=CR4B3g==", "adler=:CR4B3g==", "md5=:AAAA:", "sha-256=::"] {
+            assert!(expected(&headers("repr-digest", value)).is_err(), "{value}");
+        }
+        let both = [headers("repr-digest", "adler=:CR4B3g==:"), headers("digest", "adler32=1")];
+        assert!(
+            expected(&both.into_iter().flatten().map(|(name, value)| (name.unwrap(), value)).collect())
+                .is_err()
+        );
         for value in ["adler32=xyz", "adler32=123456789", "md5=abc", "sha-256=AAAA"] {
             assert!(expected(&headers("digest", value)).is_err(), "{value}");
         }

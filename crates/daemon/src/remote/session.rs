@@ -11,25 +11,21 @@ use super::addresses::{AddressBlock, judge};
 use super::authorities::Authorities;
 use super::failure::{Failure, Retry};
 use super::progress::Progress;
+use super::reply::{Open, RemoteBody, RemoteReply, Wire, retry_after};
 use super::url::RemoteUrl;
-use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{
-    ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
-};
-use axum::http::{HeaderMap, Method, Request, StatusCode};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
+use axum::body::{Body, HttpBody};
+use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
+use axum::http::{HeaderMap, Method, Request};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use skyhaul::core::hint::Hint;
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -159,32 +155,6 @@ impl RemoteAccess {
 
 fn timed_out(what: impl std::fmt::Display) -> Failure {
     Failure::new(504, format_args!("Connection timed out: {what}")).retried(Retry::Reconnect)
-}
-
-/// The task of a connection, ended when this is dropped.
-pub(crate) struct Wire(pub(crate) JoinHandle<()>);
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A connection on which requests follow each other.
-struct Open {
-    to: RemoteUrl,
-    sender: SendRequest<Body>,
-    _wire: Wire,
-}
-
-/// A reply. Its connection is closed with it.
-pub(crate) struct RemoteReply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    /// Who sent it.
-    pub(crate) from: RemoteUrl,
-    body: Incoming,
-    open: Option<Open>,
 }
 
 /// The requests of one copy to its other server.
@@ -442,61 +412,4 @@ fn without_body(request: &Request<Body>) -> Request<Body> {
     *same.uri_mut() = request.uri().clone();
     *same.headers_mut() = request.headers().clone();
     same
-}
-
-/// How long a server asks to wait (RFC 9110, 10.2.3).
-fn retry_after(reply: &RemoteReply) -> Option<Duration> {
-    let text = reply.text(&RETRY_AFTER)?.trim();
-    let until = || httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok();
-    text.parse().ok().map(Duration::from_secs).or_else(until)
-}
-
-impl RemoteReply {
-    /// Its first bytes.
-    pub(crate) async fn beginning(&mut self, most: usize) -> Vec<u8> {
-        let mut all = Vec::new();
-        while all.len() < most
-            && let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await
-        {
-            all.extend(frame.into_data().unwrap_or_default());
-        }
-        all.truncate(most);
-        all
-    }
-
-    /// A header as text.
-    pub(crate) fn text(&self, name: &HeaderName) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
-    }
-
-    /// Its body, on its connection.
-    pub(crate) fn into_body(self) -> RemoteBody {
-        RemoteBody { body: self.body, open: self.open }
-    }
-}
-
-/// The body of a reply, which keeps its connection.
-pub(crate) struct RemoteBody {
-    body: Incoming,
-    open: Option<Open>,
-}
-
-impl HttpBody for RemoteBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -1,6 +1,6 @@
 //! What another server says of a file before it is fetched: its size, version, digests, and whether it sends ranges.
 
-use super::digests::{DigestSet, expected};
+use super::digests::{Algorithm, DigestSet, expected};
 use super::failure::{Failure, Retry};
 use super::session::RemoteSession;
 use super::version::SourceVersion;
@@ -15,7 +15,19 @@ const REQUIRED_DIGEST_TIMEOUT: Duration = Duration::from_secs(300);
 const DIGEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Digests that the source is asked for; without weights, which old servers do not know.
 pub(crate) const WANTED: &str = "adler32,crc32c,md5,sha-256";
-pub(crate) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
+const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
+const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
+
+/// The headers that ask for these digests, in the form of RFC 3230 and in that of RFC 9530: servers know one of them.
+pub(crate) fn wants(wanted: &'static str) -> HeaderMap {
+    let mut head: HeaderMap = [(WANT_DIGEST, HeaderValue::from_static(wanted))].into_iter().collect();
+    let known = Algorithm::ALL.into_iter().filter(|one| wanted.split(',').any(|name| name == one.name()));
+    // The cheapest first, from 9 down.
+    let texts: Vec<String> =
+        known.zip((1..10).rev()).map(|(one, weight)| format!("{}={weight}", one.field_name())).collect();
+    head.extend(HeaderValue::from_str(&texts.join(", ")).ok().map(|value| (WANT_REPR_DIGEST, value)));
+    head
+}
 
 /// What the source has.
 #[derive(Debug)]
@@ -32,7 +44,7 @@ pub(crate) async fn find(
     verify: Option<bool>,
     wanted: &'static str,
 ) -> Result<Found, Failure> {
-    let want: HeaderMap = [(WANT_DIGEST, HeaderValue::from_static(wanted))].into_iter().collect();
+    let want = wants(wanted);
     let late = || {
         let text = "Connection timed out: the source did not answer HEAD";
         Failure::new(504, text).retried(Retry::Reconnect)

@@ -1,6 +1,6 @@
 //! Which version of a file another server has.
 
-use super::session::RemoteReply;
+use super::reply::RemoteReply;
 use axum::http::header::{CONTENT_LENGTH, ETAG, HeaderName, LAST_MODIFIED};
 
 /// The object at the source: the same as long as nothing that two replies both say of it differs.

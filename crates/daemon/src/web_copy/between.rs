@@ -11,9 +11,9 @@
 use super::download::{WANTED, digest_numbers};
 use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
-use super::{WebClient, begin_error, fetch_error};
+use super::{SETTLE_TIME, WebClient, begin_error, fetch_error};
 use crate::remote::digests::DigestSet;
-use crate::remote::session::{RemoteBody, RemoteReply};
+use crate::remote::reply::{RemoteBody, RemoteReply};
 use crate::remote::source::find;
 use crate::remote::url::RemoteUrl;
 use axum::body::HttpBody;
@@ -38,8 +38,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
 const COPY_TIMEOUT: Duration = Duration::from_secs(400);
 /// Longest time without a marker. Servers send one each 5 s; the draft wants less than 30 s.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time in which a server removes what a copy that was ended has left.
-const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Which server is asked to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

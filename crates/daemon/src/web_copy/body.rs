@@ -1,7 +1,8 @@
 //! The body of a reply, read by a thread.
 
 use super::{MIN_BYTES_PER_SECOND, WebClient};
-use crate::remote::session::{RemoteBody, RemoteSession};
+use crate::remote::reply::RemoteBody;
+use crate::remote::session::RemoteSession;
 use axum::body::{Bytes, HttpBody};
 use skyhaul_transfer::copy::{FetchError, RangeBody};
 use std::future::poll_fn;

@@ -17,14 +17,19 @@ pub(super) enum Ended {
     Copied { bytes: u64, crc32c: Option<u32>, is_checked: bool },
     /// It was there.
     Kept { bytes: u64 },
+    /// Both sides are equal; nothing was to be copied.
+    Compared { bytes: u64, crc32c: Option<u32> },
 }
+
+/// What is done for a file, by the thread of a number, until it is over.
+pub(super) type Work<'a, T> = &'a (dyn Fn(&T, usize, &dyn Fn() -> bool) -> Result<Ended, FetchError> + Sync);
 
 /// Does `work` for each of `files`, with the number of the thread that does it, until all are done or it is over. A server that is gone
 /// is gone for all files. `tick` gets the number of files that are done.
 pub(super) fn each<T: Sync>(
     (files, threads): (&[T], usize),
     is_over: &(dyn Fn() -> bool + Sync),
-    work: &(dyn Fn(&T, usize, &dyn Fn() -> bool) -> Result<Ended, FetchError> + Sync),
+    work: Work<'_, T>,
     tick: &mut dyn FnMut(usize),
 ) -> Vec<(usize, Result<Ended, FetchError>)> {
     let (next, done, is_gone) = (AtomicUsize::new(0), Mutex::new(Vec::new()), AtomicBool::new(false));
@@ -72,6 +77,13 @@ pub(super) fn account(report: &mut CopyReport, done: Vec<(PathBuf, Result<Ended,
                 report.kept_files += 1;
                 report.bytes += bytes;
                 report.kept_bytes += bytes;
+            }
+            Ok(Ended::Compared { bytes, crc32c }) => {
+                report.files += 1;
+                report.kept_files += 1;
+                report.bytes += bytes;
+                report.kept_bytes += bytes;
+                report.compared.push(Copied { path, bytes, crc32c });
             }
             Err(FetchError::Broken(text)) => report.stopped = Some(text),
             Err(FetchError::Over) => drop(report.stopped.get_or_insert_with(|| "interrupted".to_owned())),

@@ -113,9 +113,27 @@ impl WebClient {
         url: &RemoteUrl,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<(String, bool)>>, FetchError> {
+        self.members((url, "source"), "1", is_over)
+    }
+
+    /// Whether there is a directory, and the server says so.
+    pub(super) fn is_directory(
+        &self,
+        url: &RemoteUrl,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<bool, FetchError> {
+        self.members((url, "destination"), "0", is_over).map(|found| found.is_some())
+    }
+
+    fn members(
+        &self,
+        (url, side): (&RemoteUrl, &'static str),
+        depth: &'static str,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<(String, bool)>>, FetchError> {
         self.retried(is_over, &mut || {
-            let mut session = self.session(url, "source");
-            let asked = self.wait(ask(&mut session), LIST_TIMEOUT, is_over)?;
+            let mut session = self.session(url, side);
+            let asked = self.wait(ask(&mut session, depth), LIST_TIMEOUT, is_over)?;
             let answered = asked.map_err(|failure| fetch_error(&failure))?;
             self.put_back(session);
             match answered {
@@ -127,12 +145,17 @@ impl WebClient {
 }
 
 /// The reply to PROPFIND, and who sent it; `None`: the server does not list it.
-async fn ask(session: &mut RemoteSession) -> Result<Option<(RemoteUrl, Vec<Listed>)>, Failure> {
+async fn ask(
+    session: &mut RemoteSession,
+    depth: &'static str,
+) -> Result<Option<(RemoteUrl, Vec<Listed>)>, Failure> {
     let method = Method::from_bytes(b"PROPFIND").map_err(|_| Failure::bad("PROPFIND"))?;
-    let headers: HeaderMap =
-        [(DEPTH, HeaderValue::from_static("1")), (CONTENT_TYPE, HeaderValue::from_static("application/xml"))]
-            .into_iter()
-            .collect();
+    let headers: HeaderMap = [
+        (DEPTH, HeaderValue::from_static(depth)),
+        (CONTENT_TYPE, HeaderValue::from_static("application/xml")),
+    ]
+    .into_iter()
+    .collect();
     let body: MakeBody<'_> = &mut || Box::pin(async { Ok(Body::from(QUESTION)) });
     let mut reply = session.send(method, &headers, body, &|_| {}).await?;
     if reply.status == StatusCode::SERVICE_UNAVAILABLE || reply.status == StatusCode::TOO_MANY_REQUESTS {

@@ -4,11 +4,11 @@
 //! another server, to which `third_party` copies.
 
 use super::door::{Door, Target};
-use super::outgoing::{BodyReader, Part};
 use super::place::Place;
 use super::roots::WebDavRules;
 use super::sending::{MAX_LISTED, Object};
 use crate::remote::failure::Failure;
+use crate::remote::outgoing::{BodyReader, Part};
 use crate::remote::request_path::RequestPath;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};

@@ -7,12 +7,12 @@
 use super::byte_ranges::{self, Asked};
 use super::conditions::{self, Outcome, Version};
 use super::door::{Door, Target};
-use super::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part, Source};
 use super::recordings::{RecordingFile, Recordings};
 use super::roots::{Root, etag, is_as_it_was, keep_digests, kept_digests, modified};
 use crate::http::Connection;
 use crate::remote::digests::{Algorithm, DigestSet, Digester, wanted};
 use crate::remote::failure::{Failure, scope_failure};
+use crate::remote::outgoing::{BodyReader, FileBody, HELD_PIECES, MAX_AT_ONCE_BYTES, Part, Source};
 use crate::remote::request_path::escaped;
 use axum::body::{Body, Bytes};
 use axum::http::header::{
@@ -129,7 +129,7 @@ impl Object {
             Self::File { file, .. } => Source::File(Arc::clone(file)),
             Self::Recording { all, file } => {
                 let (recording, datastream) = all.open(file)?;
-                let reader = recording.range_reader(datastream, super::outgoing::HELD_PIECES);
+                let reader = recording.range_reader(datastream, HELD_PIECES);
                 Source::Recording(Box::new(reader.map_err(|error| Failure::of(&error))?))
             }
         })
@@ -339,7 +339,15 @@ pub(super) async fn body(
         .await?;
     match begun {
         (_, all) if is_small => Ok(Body::from(all)),
-        (reader, _) => Ok(Body::new(FileBody::new(reader, bytes, Arc::clone(connection), place))),
+        (reader, _) => {
+            let connection = Arc::clone(connection);
+            // The connection counts as used while its client takes pieces, and the body has its place until it ends.
+            let taken = move || {
+                let _held = &place;
+                connection.asks();
+            };
+            Ok(Body::new(FileBody::new(reader, bytes, taken)))
+        }
     }
 }
 

@@ -11,7 +11,8 @@
 
 use crate::remote::failure::Failure;
 use crate::remote::progress::{Progress, Step};
-use crate::remote::session::{RemoteSession, Wire};
+use crate::remote::reply::Wire;
+use crate::remote::session::RemoteSession;
 use crate::remote::version::SourceVersion;
 use axum::body::{Bytes, HttpBody};
 use axum::http::header::{CONTENT_RANGE, HeaderValue, RANGE};

@@ -262,6 +262,9 @@ pub struct CopyReport {
     pub unchecked: Vec<PathBuf>,
     /// FIFOs, sockets and devices, which are not copied.
     pub special: Vec<PathBuf>,
+    /// Symbolic links at the source, for which the destination has no place: not copied.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub dropped_links: Vec<PathBuf>,
     /// Names at the source that belong to unfinished copies, which are not copied; as far as this end lists the source.
     #[serde(default)]
     pub temporary_names: usize,

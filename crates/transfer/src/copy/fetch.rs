@@ -30,12 +30,11 @@ use super::writer::Writer;
 use server::file_mode;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use work::{Job, Work, Workers};
+use work::{Job, Work, Workers, present};
 
 /// Ranges that are asked for in one request.
 const MAX_RANGES_PER_JOB: u64 = 16;
@@ -458,15 +457,4 @@ fn later(due: &mut Option<Instant>, tries: &mut u32, wait: Option<Duration>) -> 
     *tries += 1;
     *due = Some(time + back_off(*tries, wait)?);
     *due
-}
-
-/// The ranges that are not in these runs.
-fn present(open: &[(u64, u64)], all: u64) -> Vec<Range<u64>> {
-    let mut at = 0;
-    let mut present = Vec::new();
-    for (first, count) in open.iter().copied().chain([(all, 0)]) {
-        present.extend((first > at).then_some(at..first));
-        at = first + count;
-    }
-    present
 }

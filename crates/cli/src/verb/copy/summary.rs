@@ -59,7 +59,7 @@ fn summary(report: &CopyReport) -> String {
     } else if report.seconds > 0.0 {
         let _ = writeln!(
             out,
-            "copied {}, {} in {:.1} s ({}), {}, CPU {}",
+            "copied {}, {} in {:.1} s ({}), {}{}",
             print::counted((report.files - report.kept_files) as u64, "file"),
             print::bytes(report.moved_bytes + report.hole_bytes),
             report.seconds,
@@ -101,6 +101,10 @@ fn summary(report: &CopyReport) -> String {
         let names = print::counted(report.temporary_names as u64, "name");
         let _ = writeln!(out, "  note: {names} of unfinished copies at the source: not copied");
     }
+    for path in report.dropped_links.iter().take(TOLD) {
+        let path = print::name(path);
+        let _ = writeln!(out, "  note: {path} is a symbolic link, which web servers do not have: not copied");
+    }
     for path in report.dropped_bits.iter().take(TOLD) {
         let path = print::name(path);
         let _ = writeln!(out, "  note: {path}: set-user-ID, set-group-ID and sticky bits are not copied");
@@ -126,7 +130,8 @@ fn cpu(report: &CopyReport) -> String {
     let known = each.iter().filter(|(side, _)| side.cpu_seconds > 0.0);
     let texts =
         known.map(|(side, what)| format!("{:.3} s/GB {what}", per_gb(side.cpu_seconds, report.moved_bytes)));
-    texts.collect::<Vec<_>>().join(", ")
+    let text = texts.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { text } else { format!(", CPU {text}") }
 }
 
 fn per_gb(seconds: f64, bytes: u64) -> f64 {

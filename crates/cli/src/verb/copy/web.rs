@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 const MAX_TOKEN_BYTES: usize = 8 << 10;
 
 pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
-    let hint = Hint("`URL... DIR` or `URL FILE` downloads");
+    let hint =
+        Hint("`URL... DIR` downloads, `FILE... URL` uploads, `--third-party URL URL` copies between servers");
     let refused = [
         ("--port", args.port.is_some()),
         ("--window", args.window.is_some()),
@@ -32,24 +33,16 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
     }
     let (to, sources) = args.paths.split_last().with_context(|| format!("no destination{hint}"))?;
     let urls: Vec<String> = sources.iter().filter_map(|source| url(source).map(str::to_owned)).collect();
+    if let Some(to) = url(to).filter(|_| urls.is_empty()) {
+        return upload(args, sources, to);
+    }
     if url(to).is_some() || urls.len() != sources.len() {
-        bail!("all sources must be URLs, and the destination a path here{hint}");
+        bail!("either all sources or the destination must be URLs{hint}");
     }
     let client = client(args, args.token_file.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let (into, name) = destination(Path::new(to), urls.len());
-    let options = CopyOptions {
-        server: Vec::new(),
-        sources: Vec::new(),
-        into: vec![into],
-        pull: true,
-        exists: exists(args.exists),
-        tuning: tuning(args),
-        plan: false,
-        dry_run: args.dry_run,
-        verify: args.verify,
-        stop: StopFlag::from(interrupt.flag()),
-    };
+    let options = CopyOptions { into: vec![into], pull: true, ..options(args, &interrupt) };
     let mut line = Line::new(args.output.quiet);
     line.show("asking the server what it has");
     let report = client.download(&urls, name.as_deref(), &options, &mut |progress| {
@@ -57,6 +50,42 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
     });
     line.clear();
     tell(args, &report?)
+}
+
+/// From here to a server.
+fn upload(args: &CopyFilesArgs, sources: &[OsString], to: &str) -> Result<Outcome> {
+    refuse(&of_disks(args), "with uploads to URLs")?;
+    let sources: Vec<PathBuf> = sources.iter().map(PathBuf::from).collect();
+    if let Some(missing) = sources.iter().find(|path| path.symlink_metadata().is_err()) {
+        let hint = Hint(
+            "for a recording as one file, have `skyhaul serve` offer it, and copy it from there with --third-party",
+        );
+        bail!("{}: no such file or directory{hint}", missing.display());
+    }
+    let client = client(args, args.token_file.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let options = CopyOptions { sources, ..options(args, &interrupt) };
+    let mut line = Line::new(args.output.quiet);
+    line.show("asking the server what it has");
+    let report = client.upload(to, &options, &mut |progress| line.show(&shown(progress)));
+    line.clear();
+    tell(args, &report?)
+}
+
+/// The options of a copy with one server of HTTP, without what is copied.
+fn options(args: &CopyFilesArgs, interrupt: &Interrupt) -> CopyOptions {
+    CopyOptions {
+        server: Vec::new(),
+        sources: Vec::new(),
+        into: Vec::new(),
+        pull: false,
+        exists: exists(args.exists),
+        tuning: tuning(args),
+        plan: false,
+        dry_run: args.dry_run,
+        verify: args.verify,
+        stop: StopFlag::from(interrupt.flag()),
+    }
 }
 
 /// From one server to another.

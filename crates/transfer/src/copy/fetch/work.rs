@@ -208,3 +208,14 @@ fn sum(file: &File, bytes: Range<u64>, is_over: &dyn Fn() -> bool) -> Result<u32
     }
     Ok(sum.finish())
 }
+
+/// The ranges that are not in these runs.
+pub(super) fn present(open: &[(u64, u64)], all: u64) -> Vec<Range<u64>> {
+    let mut at = 0;
+    let mut present = Vec::new();
+    for (first, count) in open.iter().copied().chain([(all, 0)]) {
+        present.extend((first > at).then_some(at..first));
+        at = first + count;
+    }
+    present
+}

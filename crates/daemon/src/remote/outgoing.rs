@@ -1,4 +1,4 @@
-//! The bodies of replies: large pieces, read by threads that wait for disks, sent by those that serve connections.
+//! Files and recordings as bodies: large pieces, read by threads that wait for disks, sent by those of connections.
 //!
 //! ```text
 //!   thread:      read 1 ─────▶ read 2 ──────▶ read 3        one piece is read while the one before it is sent
@@ -8,7 +8,6 @@
 //! No thread is held while a client is slow: each piece is a job of its own. The memory of all pieces has one limit; a body that finds none
 //! takes smaller pieces, and then waits.
 
-use crate::http::Connection;
 use axum::body::{Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use skyhaul::io::disk::read_at_in_turn;
@@ -24,34 +23,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Sleep, sleep};
 
 /// Bytes of a piece, and of one when memory is short.
 const PIECE_BYTES: [usize; 2] = [1 << 20, 64 << 10];
 /// What is no longer than this is sent in one piece from memory of its own.
-pub(super) const MAX_AT_ONCE_BYTES: u64 = 64 << 10;
+pub(crate) const MAX_AT_ONCE_BYTES: u64 = 64 << 10;
 /// Pieces of a recording that may be held at a time: two that are sent, and one that was read ahead.
-pub(super) const HELD_PIECES: usize = 3;
+pub(crate) const HELD_PIECES: usize = 3;
 /// How long a body waits before it asks for memory again.
 const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Where bytes come from.
-pub(super) enum Source {
+pub(crate) enum Source {
     File(Arc<File>),
     Recording(Box<RangeReader>),
 }
 
 /// A part of a body.
-pub(super) enum Part {
+pub(crate) enum Part {
     Text(Bytes),
     /// Bytes of the object.
     Range(Range<u64>),
 }
 
 impl Part {
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
             Self::Range(range) => range.end - range.start,
@@ -60,7 +58,7 @@ impl Part {
 }
 
 /// Reads the parts of a body in order.
-pub(super) struct BodyReader {
+pub(crate) struct BodyReader {
     source: Source,
     parts: VecDeque<Part>,
     memory: HeapMemory,
@@ -76,12 +74,12 @@ enum Read {
 }
 
 impl BodyReader {
-    pub(super) fn new(source: Source, parts: VecDeque<Part>, memory: &HeapMemory) -> Self {
+    pub(crate) fn new(source: Source, parts: VecDeque<Part>, memory: &HeapMemory) -> Self {
         Self { source, parts, memory: memory.clone(), at: None }
     }
 
     /// The next bytes, and it waits for memory; `None` at the end, or when `stop` is set.
-    pub(super) fn next_waiting(&mut self, stop: &AtomicBool) -> io::Result<Option<Bytes>> {
+    pub(crate) fn next_waiting(&mut self, stop: &AtomicBool) -> io::Result<Option<Bytes>> {
         while !stop.load(Ordering::Relaxed) {
             match self.next()? {
                 Read::Bytes(bytes) => return Ok(Some(bytes)),
@@ -177,23 +175,17 @@ enum State {
     Over,
 }
 
-/// A body that is sent. The connection counts as used while its client takes pieces.
-pub(super) struct FileBody {
+/// A body that is sent.
+pub(crate) struct FileBody {
     state: State,
     left: u64,
-    connection: Arc<Connection>,
-    _place: OwnedSemaphorePermit,
+    taken: Box<dyn Fn() + Send + Sync>,
 }
 
 impl FileBody {
-    /// Of so many bytes.
-    pub(super) fn new(
-        reader: BodyReader,
-        bytes: u64,
-        connection: Arc<Connection>,
-        place: OwnedSemaphorePermit,
-    ) -> Self {
-        Self { state: State::Reading(read(reader)), left: bytes, connection, _place: place }
+    /// Of so many bytes. `taken` is called for each piece that is taken, and dropped with the body.
+    pub(crate) fn new(reader: BodyReader, bytes: u64, taken: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { state: State::Reading(read(reader)), left: bytes, taken: Box::new(taken) }
     }
 }
 
@@ -236,7 +228,7 @@ impl HttpBody for FileBody {
                             if self.left > 0 {
                                 self.state = State::Reading(read(reader));
                             }
-                            self.connection.asks();
+                            (self.taken)();
                             return Poll::Ready(Some(Ok(Frame::data(bytes))));
                         }
                     }

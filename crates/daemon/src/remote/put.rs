@@ -1,0 +1,343 @@
+//! PUT to another server: of a copy that a station sends, and of an upload of the command.
+//!
+//! ```text
+//!   HEAD: is something there? ─▶ PUT, Expect ─▶ 100 ─▶ pieces ─▶ 201 ─▶ HEAD: size, digest as sent?
+//! ```
+//!
+//! After a failure the destination is asked to remove what it may have kept: some servers keep a part of a file, or one without bytes.
+//! Not what was there before, and not what another client has put there meanwhile: then the destination refuses the body for what is there,
+//! or has more bytes than were sent.
+
+use super::digests::{Algorithm, DigestSet, Digester, expected};
+use super::failure::Failure;
+use super::progress::{Progress, Step};
+use super::reply::RemoteReply;
+use super::session::{MakeBody, RemoteSession};
+use super::source::{WANTED, wants};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,
+};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use http_body::{Frame, SizeHint};
+use skyhaul::io::lock::lock;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// What is put, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct PutOrder {
+    pub(crate) size: u64,
+    /// What exists is replaced.
+    pub(crate) overwrite: bool,
+    /// The digests that the object must have.
+    pub(crate) stated: DigestSet,
+    /// Whether a digest must be compared at the end; `None`: if there is one.
+    pub(crate) verify: Option<bool>,
+    /// Time for the destination to say that it takes the body. Then it is sent without that: some servers never say so (RFC 9110, 10.1.1).
+    pub(crate) leave: Duration,
+}
+
+/// What is at the destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum There {
+    Nothing,
+    /// Of this size and entity tag.
+    Object(Option<u64>, Option<String>),
+    /// It does not say.
+    Unknown,
+}
+
+impl There {
+    fn of(reply: &RemoteReply) -> Self {
+        let etag = reply.text(&ETAG).map(str::to_owned);
+        match reply.status {
+            StatusCode::OK => Self::Object(size(reply), etag),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Self::Nothing,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn size(reply: &RemoteReply) -> Option<u64> {
+    reply.text(&CONTENT_LENGTH).and_then(|size| size.trim().parse().ok())
+}
+
+/// What is at the destination now.
+pub(crate) async fn look(destination: &mut RemoteSession) -> Result<There, Failure> {
+    let reply = destination.ask(Method::HEAD, &HeaderMap::new()).await?;
+    let there = There::of(&reply);
+    destination.keep(reply);
+    Ok(there)
+}
+
+/// Removes what a copy that failed has left.
+pub(crate) async fn clean(destination: &mut RemoteSession, before: &There, sent: &Sent) {
+    // Before the body, the destination has made nothing; and it says if something of another client is in the way.
+    if !sent.has_begun() || sent.is_in_the_way() {
+        return;
+    }
+    let Ok(there) = look(destination).await else { return };
+    // A server that keeps only whole files still has the one from before.
+    let is_left = match before {
+        _ if sent.is_accepted() => there != There::Nothing,
+        There::Unknown => false,
+        There::Nothing => there != There::Nothing,
+        There::Object(..) => matches!(there, There::Object(..)) && there != *before,
+    };
+    let is_larger = matches!(there, There::Object(Some(size), _) if size > sent.bytes());
+    if is_left && !is_larger {
+        // It is told as a failure in any case.
+        drop(destination.ask(Method::DELETE, &HeaderMap::new()).await);
+    }
+}
+
+/// Sends a body, which `make` makes again where the destination redirects.
+///
+/// # Errors
+/// The destination does not take it, the connection broke, or the object cannot be read.
+pub(crate) async fn put(
+    destination: &mut RemoteSession,
+    order: &PutOrder,
+    (progress, sent): (&Arc<Progress>, &Arc<Sent>),
+    make: MakeBody<'_>,
+) -> Result<(), Failure> {
+    let leave = Arc::new(Notify::new());
+    let algorithms: Vec<Algorithm> = Algorithm::ALWAYS.into_iter().chain(order.stated.algorithms()).collect();
+    let (size, time) = (order.size, order.leave);
+    let mut body = || {
+        let (leave, making) = (Arc::clone(&leave), make());
+        let (progress, sent) = (Arc::clone(progress), Arc::clone(sent));
+        let digester = Some(Digester::new(algorithms.iter().copied()));
+        let departing = async move {
+            progress.restart();
+            let inner = making.await?;
+            let wait = Box::pin(async move { drop(timeout(time, leave.notified()).await) });
+            let mut body = Departing { inner, wait: Some(wait), progress, digester, left: size, sent };
+            if size == 0 {
+                // Nobody asks for the bytes of an empty body.
+                body.sent.begin();
+                body.end();
+            }
+            Ok(Body::new(body))
+        };
+        Box::pin(departing) as Pin<Box<dyn Future<Output = Result<Body, Failure>> + Send>>
+    };
+    let prepare = |request: &mut Request<Body>| {
+        let leave = Arc::clone(&leave);
+        hyper::ext::on_informational(request, move |reply| {
+            if reply.status() == StatusCode::CONTINUE {
+                leave.notify_one();
+            }
+        });
+    };
+    let reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+    let reply = reply.map_err(|failure| sent.own_failure().unwrap_or(failure))?;
+    if !matches!(reply.status.as_u16(), 200 | 201 | 204) {
+        sent.refuse(reply.status);
+        return Err(destination.refusal(reply).await);
+    }
+    destination.keep(reply);
+    sent.accept();
+    Ok(())
+}
+
+fn head(order: &PutOrder) -> HeaderMap {
+    let mut head: HeaderMap = [
+        (CONTENT_LENGTH, HeaderValue::from(order.size)),
+        (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+    ]
+    .into_iter()
+    .collect();
+    // Not without content (RFC 9110, 10.1.1): XRootD 5.5 would not answer.
+    if order.size > 0 {
+        head.insert(EXPECT, HeaderValue::from_static("100-continue"));
+    }
+    if !order.overwrite {
+        head.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+    }
+    let stated = order.stated.algorithms().next();
+    if let Some(text) = stated.and_then(|algorithm| order.stated.header(algorithm))
+        && let Ok(value) = text.parse()
+    {
+        head.insert(HeaderName::from_static("digest"), value);
+    }
+    head
+}
+
+/// Compares what the destination has with what was sent: its size, and its digests, which are returned as far as it gives them.
+///
+/// # Errors
+/// It has something else, or does not say what it must.
+pub(crate) async fn verify(
+    destination: &mut RemoteSession,
+    order: &PutOrder,
+    digests: &DigestSet,
+) -> Result<DigestSet, Failure> {
+    let is_required = order.verify == Some(true);
+    let want = if order.verify == Some(false) { HeaderMap::new() } else { wants(WANTED) };
+    let mut reply = destination.ask(Method::HEAD, &want).await?;
+    if reply.status != StatusCode::OK && !is_required && !want.is_empty() {
+        // Servers that cannot give a digest may refuse the whole request.
+        reply = destination.ask(Method::HEAD, &HeaderMap::new()).await?;
+    }
+    if reply.status != StatusCode::OK {
+        // Some tokens may write and not look.
+        let may_not_look = matches!(reply.status.as_u16(), 401 | 403) && !is_required;
+        return if may_not_look { Ok(DigestSet::default()) } else { Err(destination.refusal(reply).await) };
+    }
+    if let Some(size) = size(&reply).filter(|size| *size != order.size) {
+        let sent = order.size;
+        return Err(Failure::new(
+            502,
+            format_args!("{sent} bytes were sent, and the destination has {size}"),
+        ));
+    }
+    let there = if want.is_empty() { None } else { expected(&reply.headers).ok() }.unwrap_or_default();
+    destination.keep(reply);
+    let is_comparable = there.algorithms().any(|algorithm| digests.get(algorithm).is_some());
+    if is_required && !is_comparable {
+        return Err(Failure::new(
+            502,
+            "a checksum must be verified, and the destination gives none that is known here",
+        ));
+    }
+    compare(digests, &there, "is at the destination")?;
+    Ok(there)
+}
+
+/// Compares digests, as far as both sets have them.
+pub(crate) fn compare(expected: &DigestSet, found: &DigestSet, which: &str) -> Result<(), Failure> {
+    let Some(algorithm) = expected.differs_from(found) else { return Ok(()) };
+    let text = |set: &DigestSet| set.header(algorithm).unwrap_or_default();
+    Err(Failure::new(
+        502,
+        format_args!("CHECKSUM MISMATCH: {} was expected, {} {which}", text(expected), text(found)),
+    ))
+}
+
+/// What is known of a body that is sent.
+#[derive(Default)]
+pub(crate) struct Sent {
+    has_begun: AtomicBool,
+    is_accepted: AtomicBool,
+    /// The status with which the destination refused it; 0: it did not.
+    refusal: AtomicU16,
+    /// The most of one attempt: another server may have asked for them anew.
+    bytes: AtomicU64,
+    digests: Mutex<DigestSet>,
+    /// Why the object cannot be read.
+    own_failure: Mutex<Option<String>>,
+}
+
+impl Sent {
+    fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// The destination says that it has the file.
+    fn accept(&self) {
+        self.is_accepted.store(true, Ordering::Relaxed);
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.is_accepted.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self, status: StatusCode) {
+        self.refusal.store(status.as_u16(), Ordering::Relaxed);
+    }
+
+    /// The status with which the destination refused it.
+    pub(crate) fn refusal(&self) -> Option<u16> {
+        Some(self.refusal.load(Ordering::Relaxed)).filter(|status| *status > 0)
+    }
+
+    /// Whether the destination does not take it because of what it has there.
+    fn is_in_the_way(&self) -> bool {
+        matches!(self.refusal(), Some(409 | 412 | 423))
+    }
+
+    fn count(&self, bytes: u64) {
+        self.bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Those of all of it.
+    pub(crate) fn digests(&self) -> DigestSet {
+        lock(&self.digests).clone()
+    }
+
+    fn own_failure(&self) -> Option<Failure> {
+        lock(&self.own_failure).as_ref().map(|text| Failure::new(500, text))
+    }
+}
+
+/// A body that is sent when the destination takes it, counted and summed up.
+struct Departing {
+    inner: Body,
+    wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    progress: Arc<Progress>,
+    digester: Option<Digester>,
+    left: u64,
+    sent: Arc<Sent>,
+}
+
+impl Departing {
+    fn end(&mut self) {
+        if let Some(digester) = self.digester.take() {
+            *lock(&self.sent.digests) = digester.finish();
+            self.progress.enter(Step::Confirming);
+        }
+    }
+}
+
+impl HttpBody for Departing {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(wait) = &mut self.wait {
+            ready!(wait.as_mut().poll(context));
+            self.wait = None;
+            self.sent.begin();
+        }
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                let data = frame.data_ref().map_or(&[][..], |data| data);
+                if let Some(digester) = &mut self.digester {
+                    digester.update(data);
+                }
+                self.progress.add(data.len());
+                self.sent.count(self.progress.bytes());
+                self.left = self.left.saturating_sub(data.len() as u64);
+                if self.left == 0 {
+                    self.end();
+                }
+            }
+            None => self.end(),
+            Some(Err(error)) => *lock(&self.sent.own_failure) = Some(error.to_string()),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
