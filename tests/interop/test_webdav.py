@@ -572,7 +572,7 @@ def test_the_command_trusts_the_system_and_more(skyhaul, data, tmp_path):
             (tmp_path / name).mkdir()
             certificate, key, token = (tmp_path / name / word for word in ("cert.pem", "key.pem", "token"))
             call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-                 "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)  # fmt: skip
+                 "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", key, "-out", certificate)  # fmt: skip
             sites.append(Site(tmp_path / name, f'certificate = "{certificate}"\nkey = "{key}"\ntoken_file = "{token}"'))
             certificates.append(certificate)
         system = ("env", f"SSL_CERT_FILE={certificates[0]}", BINARY, "copy", "--quiet", data)

@@ -885,7 +885,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "read" -d 'Read from memory of another host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server. With URLs, a bearer token, if the server requires one' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l ca -d 'File or directory with the certificate authorities of URLs, in place of the system\'s' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l ca -d 'File or directory with more certificate authorities for URLs, besides the system\'s' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l mode -d 'Which server is asked [default: the destination pulls, or if it cannot, the source pushes]' -r -f -a "pull\t'The destination fetches'
 push\t'The source sends'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l source-token-file -d 'File with the bearer token of the source, if it is not that of --token-file' -r -F
@@ -893,13 +893,13 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do if the destination file exists and differs. Files of equal size and time are taken as equal, unless the source changed after it was copied: then both are read' -r -f -a "fail\t'Skip this file and fail'
 skip\t'Keep it'
 replace\t'Replace it once the new one is complete'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -l streams -d 'Number of connections' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -l streams -d 'Number of connections; of an upload to a URL, files sent at a time' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l window -d 'Socket buffers of each connection (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l limit -d 'Maximum total rate of all connections' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l range -d 'Size of a range, the unit of checksum, journal and retransmission' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l depth -d 'Disk requests in flight' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l disk-engine -d 'System calls for disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l range -d 'Size of a range, the unit of checksum, journal and retransmission [default: 4MiB]' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l depth -d 'Disk requests in flight [default: 8]' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l disk-engine -d 'System calls for disks [default: auto]' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
 plain\t'pwrite'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F

@@ -210,6 +210,10 @@ fn a_server_that_breaks_its_word_leaves_nothing_under_the_name() {
             Box::new(|head, data| Act::Say(ranged(head, data, "Digest: adler32=00000001\r\n"))),
         ),
         (
+            "CHECKSUM MISMATCH: Adler-32 00000001",
+            Box::new(|head, data| Act::Say(ranged(head, data, "Repr-Digest: adler=:AAAAAQ==:\r\n"))),
+        ),
+        (
             "the digests differ",
             Box::new(|head, data| Act::Say(ranged(head, data, "Digest: crc32c=AAAAAA==\r\n"))),
         ),

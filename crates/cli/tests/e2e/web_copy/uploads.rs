@@ -198,6 +198,12 @@ fn an_upload_that_fails_is_told_and_what_it_left_removed() {
             });
         }
     });
+    // A request without content asks for no leave (RFC 9110, 10.1.1).
+    std::fs::write(here.at("empty"), b"").unwrap();
+    let peer = destination(|_| Act::Say(MADE.into()), &["200 OK\r\nContent-Length: 0"]);
+    here.copy(&format!("@/empty {}", peer.url()), 0);
+    let put = peer.heads().into_iter().find(|head| head.starts_with("PUT")).unwrap();
+    assert!(put.contains("\r\nContent-Length: 0\r\n") && !put.contains("Expect"), "{put}");
 }
 
 #[test]
