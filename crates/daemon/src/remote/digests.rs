@@ -327,7 +327,7 @@ mod tests {
         for (value, is) in [
             ("adler=:CR4B3g==:", true),
             ("adler=:CR4B3w==:", false),
-            ("unixsum=5, sha-256=:FeKw0wDDKDa6TlXuKy8zP9VB6Onvv1ANU3ThAFZ8+yU=:;a=1", true),
+            ("unixsum=5, sha-256=:FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=:;a=1", true),
             ("sha-512=:AAAA:, crc32c=:4waSgw==:", true),
             ("md5=:AAAAAAAAAAAAAAAAAAAAAA==:", false),
         ] {
