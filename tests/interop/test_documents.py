@@ -56,7 +56,9 @@ BUILT = "builds the package: `make python` has run before these tests"
 TUNED = "changes the host: test_tuning.py types it in namespaces, except for what needs hardware"
 SHOWN_ONLY = {
     "campaign.md": {"skyhaul probe campaign talk": "takes three minutes and makes namespaces: the e2e tests in campaign.rs make some of it"},
-    "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one"},
+    "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one",
+                "skyhaul copy https://data.example/exp/n26c3.vdif": "serve-files-over-http.md does it with a server on this host",
+                "skyhaul copy /data/n26c3.vdif https://data.example": "serve-files-over-http.md does it with a server on this host"},
     "lab.md": {
         "skyhaul lab run 'rate": "makes namespaces and needs iperf3: the e2e tests in lab.rs run it with programs that are there",
         "skyhaul lab run 'delay": "makes namespaces and needs iperf3: the tests in lab.rs ask the kernels of the ends what was set",
