@@ -6,7 +6,7 @@
 //!   files ─▶ MKCOL (directories) ─▶ HEAD ─▶ PUT ─▶ HEAD                                                     upload
 //! ```
 //!
-//! Threads do the work and wait for disks, as in every copy; the client of [`remote`](crate::remote) runs below them, so that a slow server
+//! Threads do the work and wait for disks, as in every copy; the client of `remote` runs below them, so that a slow server
 //! holds no disk. The user names the server, so any address may be connected to.
 //!
 //! Limits: one server in a copy; replies to PROPFIND of [`MAX_LISTING_BYTES`]; directories nested [`MAX_DEPTH`] deep; a server that sends
