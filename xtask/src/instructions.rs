@@ -89,13 +89,13 @@ impl Build {
         if value == Some("0") { Build::Whole } else { Build::Incremental }
     }
 
-    /// The words for cargo. No packet meets a Fourier transform, so they are not optimised for it.
-    pub(crate) fn words(self) -> &'static [&'static str] {
-        const PLAIN: &str = "--config=profile.release.package.skyhaul-spectra.opt-level=0";
-        match self {
-            Build::Whole => &["build", "--release", "--locked", "--package=skyhaul-packet-path", PLAIN],
-            Build::Incremental => &["build", "--release", "--locked", "--package=skyhaul-cli"],
-        }
+    /// The words for cargo.
+    pub(crate) fn words(self) -> [&'static str; 4] {
+        let package = match self {
+            Build::Whole => "--package=skyhaul-packet-path",
+            Build::Incremental => "--package=skyhaul-cli",
+        };
+        ["build", "--release", "--locked", package]
     }
 
     fn cargo(self) -> Command {

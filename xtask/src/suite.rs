@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<bool> {
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
     // What is counted is built beside tests, as they wait more than they compute.
-    let beside = Beside::start("cargo", Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
+    let beside = Beside::start("cargo", &Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
     rust(&mut tally)?;
     beside.finish();
     let python = match python {
