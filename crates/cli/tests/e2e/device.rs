@@ -7,7 +7,7 @@
 //!
 //! What comes out above is what a broken disk gives: the kernel's own errors, from every call that meets them, a file
 //! system that stops trusting its disk, and calls that do not return. One that is [slow](Device::slow) has the rate of a real disk:
-//! one request after the other, each for as long as its bytes take, whoever asked. Needs root; nothing of it outlives the process.
+//! it serves one request at a time, in order of arrival, each for as long as its bytes take. Needs root; it is gone when the process ends.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

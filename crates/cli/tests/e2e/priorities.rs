@@ -1,7 +1,7 @@
 //! Recordings come first: at 90 % of a disk's rate, while readers, transfers and a mount ask for all of it, no packet is lost, and
 //! they share the rest.
 //!
-//! The disk is a device of this process with a rate; what is asked of it is served in turn, whoever asked. Nothing here is timed: what
+//! The disk is a device of this process with a rate; it serves requests in order of arrival. Nothing here is timed: what
 //! the recording lost is counted, and how far each of the others came.
 
 use crate::copied::Place;
@@ -149,7 +149,7 @@ fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_transfers_and
     let site = Site::new(1);
     let device = match Device::slow(&site.disks[0], 640 << 20) {
         Ok(device) => device,
-        // Needs root, FUSE and a loop device.
+        // A disk with a known rate is made of FUSE and a loop device, which only root may use.
         Err(why) => return println!("SKIPPED: {why}"),
     };
     let place = Place::new();

@@ -250,8 +250,8 @@ fn writes_that_need_no_attention_wake_nobody() {
     }
 }
 
-/// Trains of small datagrams are longer than a program follows, and long messages than a slot: that comes up, and a program of which most
-/// does is set aside and tried again. Nothing is placed wrongly meanwhile.
+/// A program passes trains longer than it follows, and messages longer than a slot. If most Writes are passed, it is set aside and tried
+/// again later. Every byte is placed correctly meanwhile.
 #[test]
 fn a_program_that_places_little_is_set_aside() {
     if !may_place() {

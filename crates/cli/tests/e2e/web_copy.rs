@@ -28,7 +28,7 @@ impl Here {
         self.0.path().join(path)
     }
 
-    /// `copy` with these words, of which `@` is this directory.
+    /// Starts `copy` with these words; `@` stands for this directory.
     fn start(&self, line: &str) -> Job {
         let line = line.replace('@', self.0.path().to_str().unwrap());
         Job::start(&words(&format!("copy --json --quiet {line}")))
@@ -381,6 +381,7 @@ fn a_full_disk_is_told_and_nothing_has_the_name() {
     let small = here.at("small");
     std::fs::create_dir(&small).unwrap();
     let Some(_mounted) = Mounted::new(Path::new("tmpfs"), &["-t", "tmpfs", "-o", "size=3m"], &small) else {
+        // An ordinary user may not mount, and no other disk here is small enough to fill.
         return println!("SKIPPED: a small file system (needs root, to mount a tmpfs)");
     };
     let data = Arc::new(bytes(2_000_000));

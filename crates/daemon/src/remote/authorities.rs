@@ -18,7 +18,7 @@ impl Authorities<'_> {
     /// Reads them. What cannot be parsed is left out.
     ///
     /// # Errors
-    /// There are none at the path.
+    /// The path holds no authority.
     pub(super) fn roots(self) -> io::Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         let path = match self {

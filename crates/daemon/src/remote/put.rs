@@ -92,7 +92,7 @@ pub(crate) async fn clean(destination: &mut RemoteSession, before: &There, sent:
     };
     let is_larger = matches!(there, There::Object(Some(size), _) if size > sent.bytes());
     if is_left && !is_larger {
-        // It is told as a failure in any case.
+        // The failure is reported either way.
         drop(destination.ask(Method::DELETE, &HeaderMap::new()).await);
     }
 }

@@ -230,7 +230,7 @@ impl Between<'_> {
         }
         let mut session = self.destination.session(&pair.destination, "destination");
         let none = HeaderMap::new();
-        // It is told as a failure in any case.
+        // The failure is reported either way.
         drop(self.destination.wait(session.ask(Method::DELETE, &none), MARKER_TIMEOUT, &never));
     }
 

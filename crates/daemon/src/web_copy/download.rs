@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Digests that are asked for: those of which that of a file is made of those of its ranges, the usual one first.
+/// The digests asked for. Both can be combined from the digests of ranges; the more common one is first.
 pub(super) const WANTED: &str = "adler32,crc32c";
 /// Time for the server to say what it has, with its digest.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
@@ -191,7 +191,7 @@ fn is_range(reply: &RemoteReply, range: &Range<u64>, size: u64) -> bool {
         && reply.text(&CONTENT_RANGE).map(str::trim) == Some(expected.as_str())
 }
 
-/// The size of the whole object of which a reply has a range.
+/// The size of the complete object, from a reply with one range of it.
 fn whole_size(reply: &RemoteReply) -> Option<u64> {
     reply.text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok()
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often progress is told.
+/// Interval between reports of progress.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the copy of a file ended.

@@ -5,7 +5,7 @@
 //!   result = ("success" | "failure" | "failed" | "aborted") ":" text [LF]  the last line may have no end, and share a piece with a marker
 //! ```
 //!
-//! Keys that are not known, and lines that are none of this, are skipped. Limits: lines of [`MAX_LINE_BYTES`], [`MAX_STRIPES`].
+//! Unknown keys and other lines are skipped. Limits: lines of [`MAX_LINE_BYTES`], [`MAX_STRIPES`].
 
 use std::collections::BTreeMap;
 

@@ -408,7 +408,7 @@ impl Upload<'_> {
         // A server that removes it itself needs a moment to see that the connection is closed.
         std::thread::sleep(SETTLE_TIME);
         let mut session = self.client.session(url, "destination");
-        // It is told as a failure in any case.
+        // The failure is reported either way.
         drop(self.client.wait(clean(&mut session, before, sent), CLEAN_TIMEOUT, &|| false));
     }
 }

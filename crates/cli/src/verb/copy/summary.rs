@@ -12,7 +12,7 @@ use skyhaul::core::hint::{Hint, lines};
 use skyhaul_transfer::copy::{CopyReport, Plan, Progress};
 use std::fmt::Write as _;
 
-/// Files that failed which are told one by one.
+/// Failed files that are listed.
 const TOLD: usize = 20;
 
 /// A report and the command that produced it.

@@ -134,7 +134,7 @@ fn who_leaves_gets_the_ticks_of_calendars_that_name_it() {
     assert!(again.seat() == sessions[0].seat() && again != sessions[0]);
 }
 
-/// A leaving worker is told to wait for a sender that lags or was held up a moment ago, but not for one that has ended.
+/// A leaving worker waits for a sender that lags or was just held up, but not for one that has ended.
 #[test]
 fn who_leaves_is_awaited_until_senders_have_passed_its_calendars() {
     let (mut balancer, sessions) = balancer(2);
