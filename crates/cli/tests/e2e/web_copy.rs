@@ -484,7 +484,7 @@ fn a_copy_between_servers_that_fails_is_told_and_removed() {
     const MADE: &str = "HTTP/1.1 201 Created\r\n\r\n";
     // Its answer to COPY, what it has then, how the copy ends, and whether it is asked to remove something.
     type Case = (fn() -> Act, &'static str, &'static str, usize);
-    let cases: [Case; 7] = [
+    let cases: [Case; 8] = [
         (
             || Act::End(format!("{MADE}Perf Marker\nEnd\nfailure: No space left \x1b[2J").into_bytes()),
             "200 OK\r\nContent-Length: 0",
@@ -520,6 +520,12 @@ fn a_copy_between_servers_that_fails_is_told_and_removed() {
             || Act::Say(b"HTTP/1.1 412 Not now\r\nContent-Length: 0\r\n\r\n".to_vec()),
             "200 OK\r\nContent-Length: 1000",
             "answered 412",
+            0,
+        ),
+        (
+            || Act::End(format!("{MADE}Perf Marker\nEnd\nfailure: File exists").into_bytes()),
+            "200 OK\r\nContent-Length: 1001",
+            "File exists",
             0,
         ),
         // It cannot, and nor can the source.

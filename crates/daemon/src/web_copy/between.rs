@@ -214,18 +214,20 @@ impl Between<'_> {
             Err(error) => {
                 // What is there after a refusal is somebody else's.
                 if before.is_none() && begun.load(Ordering::Relaxed) {
-                    self.clean(pair);
+                    self.clean(pair, source.size);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Removes what a copy that failed has left of a file that was not there before.
-    fn clean(&self, pair: &Pair) {
+    /// Removes what a copy that failed has left of a file that was not there before. What is larger than the source, another client has put there.
+    fn clean(&self, pair: &Pair, source: Option<u64>) {
         let never = || false;
         std::thread::sleep(SETTLE_TIME);
-        if !matches!(Self::has(self.destination, "destination", &pair.destination, &never), Ok(Some(_))) {
+        let there = Self::has(self.destination, "destination", &pair.destination, &never);
+        let Ok(Some(Has { size, .. })) = there else { return };
+        if size.zip(source).is_some_and(|(there, source)| there > source) {
             return;
         }
         let mut session = self.destination.session(&pair.destination, "destination");

@@ -56,7 +56,7 @@ pub trait RangeBody {
 
 /// A server that files are fetched from, by several threads.
 pub trait RangeServer: Sync {
-    /// Asks for a range of file `number`, as [`fetch()`] was given it; `None`: for all of it.
+    /// Asks for a range of file `number`, as [`fetch`](super::fetch()) was given it; `None`: for all of it.
     ///
     /// # Errors
     /// The server does not send it, or has another version of the file by now.
