@@ -21,6 +21,7 @@ mod beside;
 mod pages;
 pub(crate) mod prepare;
 mod sanitize;
+mod space;
 mod step;
 mod tally;
 
@@ -37,6 +38,7 @@ use tally::Tally;
 pub(crate) fn run() -> Result<bool> {
     let (started, load) = (std::time::Instant::now(), Load::now());
     let _alone = alone::wait("run")?;
+    space::check()?;
     let mut tally = Tally::default();
     // Fetching takes a minute, and needs no processor.
     let fetching = std::thread::spawn(|| {
