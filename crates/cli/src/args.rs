@@ -8,68 +8,98 @@
 #[cfg(test)]
 mod advised;
 mod applies;
+#[cfg(feature = "full")]
 mod balance;
+#[cfg(feature = "full")]
 mod bench;
 mod cli;
 mod config;
+#[cfg(feature = "full")]
 mod copy;
+#[cfg(feature = "full")]
 mod disk;
 mod events;
 mod heaps;
+#[cfg(feature = "full")]
 mod host;
+#[cfg(feature = "full")]
 mod lab;
 mod limits;
+#[cfg(feature = "full")]
 mod mount;
+#[cfg(feature = "full")]
 mod probe;
 mod rdma;
 mod receive;
 mod report;
+#[cfg(feature = "full")]
 mod schedule;
 mod send;
+#[cfg(feature = "full")]
 mod serve;
 mod situation;
+#[cfg(feature = "full")]
 mod status;
 mod stored;
+#[cfg(feature = "full")]
 mod token;
+#[cfg(feature = "full")]
 mod top;
+#[cfg(feature = "full")]
 mod transfers;
+#[cfg(not(feature = "full"))]
+mod unbuilt;
 
+#[cfg(feature = "full")]
 pub(crate) use balance::{
     Allowed, AtArgs, BalanceArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, DataPlaneArgs, LEVELS,
     RESERVATION, RESOURCES, ReserveArgs, SendersWhat, StrategyArg, TokensWhat, UntilArgs, WorkersWhat,
 };
-pub(crate) use bench::{BenchArgs, BenchWhat};
-pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, PacketPathArgs, Verb, described};
+#[cfg(feature = "full")]
+pub(crate) use bench::{BenchArgs, BenchWhat, PacketPathArgs};
+pub(crate) use cli::{Cli, DemoArgs, DemoWhat, GenerateArgs, GenerateWhat, Verb, described};
 pub(crate) use config::ConfigPaths;
+#[cfg(feature = "full")]
 pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyModeArg, CopyServeArgs, CopyWhat};
+#[cfg(feature = "full")]
 pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
+#[cfg(feature = "full")]
 pub(crate) use host::HostArgs;
+#[cfg(feature = "full")]
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
-pub(crate) use limits::{OutputArgs, ValueList};
+pub(crate) use limits::OutputArgs;
+#[cfg(feature = "full")]
 pub(crate) use mount::{MountArgs, MountView};
+#[cfg(feature = "full")]
 pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
-    SendingArg, ServeArgs, Target,
+    SendingArg, ServeArgs, Target, ValueList,
 };
 pub(crate) use rdma::{RdmaArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat, RdmaWriteArgs};
 pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+#[cfg(feature = "full")]
 pub(crate) use schedule::{
     AtServerArgs, ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleListArgs, ScheduleLoadArgs,
     ScheduleRemoveArgs, ScheduleWhat,
 };
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
+#[cfg(feature = "full")]
 pub(crate) use serve::StationServeArgs;
+#[cfg(feature = "full")]
 pub(crate) use status::{
     AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs,
 };
 pub(crate) use stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs, SamplesArgs};
+#[cfg(feature = "full")]
 pub(crate) use token::{TokenArgs, TokenCreateArgs, TokenShowArgs, TokenWhat};
+#[cfg(feature = "full")]
 pub(crate) use top::TopArgs;
+#[cfg(feature = "full")]
 pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
 
 use clap::FromArgMatches;
@@ -107,11 +137,13 @@ pub(crate) fn parse<T: Into<OsString>>(
     if let Verb::Send(args) = &mut cli.verb {
         args.settle(std::env::var(send::VARIABLE).ok())?;
     }
+    #[cfg(feature = "full")]
     let file = match &mut cli.verb {
         Verb::Serve(args) => Some(&mut args.file),
         Verb::Token(args) => Some(&mut args.file),
         _ => None,
     };
+    #[cfg(feature = "full")]
     if let Some(file) = file {
         *file = places.file(cli.config.config.as_deref());
     }

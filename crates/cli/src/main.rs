@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "experiments", feature = "mount", feature = "services", feature = "png")),
+    not(feature = "full"),
     allow(unused_imports, dead_code, reason = "what only the verbs use that are left out of this build")
 )]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -1,5 +1,6 @@
 //! Text and numbers for people: results on standard output, progress, notes and errors on standard error.
 
+#[cfg(feature = "full")]
 pub(crate) mod host;
 pub(crate) mod objects;
 mod output;

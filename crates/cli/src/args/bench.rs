@@ -12,6 +12,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
+use skyhaul_measure::bench::FIXED_INPUTS;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -120,6 +121,14 @@ pub(crate) struct PeerBenchArgs {
     /// skyhaul, for example of another build (default: this program). The bare loops are always of this program
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
     pub(crate) program: Option<PathBuf>,
+}
+
+/// What is counted by `cargo xtask instructions`.
+#[derive(Args, Debug)]
+pub(crate) struct PacketPathArgs {
+    /// The packets
+    #[arg(value_parser = PossibleValuesParser::new(FIXED_INPUTS))]
+    pub(crate) case: String,
 }
 
 /// The rows of the table of `bench peers`.

@@ -1,32 +1,53 @@
 //! The verbs, what `-h` shows of each, and the arguments of `demo` and `generate`.
 
 use super::applies::describe;
+#[cfg(feature = "full")]
 use super::balance::{BalanceArgs, BalancerArgs, DataPlaneArgs};
-use super::bench::BenchArgs;
+#[cfg(feature = "full")]
+use super::bench::{BenchArgs, PacketPathArgs};
 use super::config::{ConfigArgs, find_verb};
+#[cfg(feature = "full")]
 use super::copy::CopyArgs;
+#[cfg(feature = "full")]
 use super::disk::DiskMeasureArgs;
+#[cfg(feature = "full")]
 use super::host::HostArgs;
+#[cfg(feature = "full")]
 use super::lab::LabArgs;
 use super::limits::{DISKS, GENERAL, OutputArgs, some, up_to};
+#[cfg(feature = "full")]
 use super::mount::MountArgs;
+#[cfg(feature = "full")]
 use super::probe::ProbeArgs;
 use super::rdma::RdmaArgs;
 use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
+#[cfg(feature = "full")]
 use super::schedule::ScheduleArgs;
 use super::send::SendArgs;
+#[cfg(feature = "full")]
 use super::serve::StationServeArgs;
+#[cfg(feature = "full")]
 use super::status::{StationArgs, StatusArgs};
 use super::stored::{CatArgs, CheckArgs, ExportArgs, InspectArgs, LsArgs, PlotArgs};
+#[cfg(feature = "full")]
 use super::token::TokenArgs;
+#[cfg(feature = "full")]
 use super::top::TopArgs;
+#[cfg(feature = "full")]
 use super::transfers::TransfersArgs;
-use clap::builder::PossibleValuesParser;
+#[cfg(not(feature = "full"))]
+use super::unbuilt::{
+    UnbuiltArgs as BalanceArgs, UnbuiltArgs as BalancerArgs, UnbuiltArgs as BenchArgs,
+    UnbuiltArgs as CopyArgs, UnbuiltArgs as DataPlaneArgs, UnbuiltArgs as DiskMeasureArgs,
+    UnbuiltArgs as HostArgs, UnbuiltArgs as LabArgs, UnbuiltArgs as MountArgs, UnbuiltArgs as PacketPathArgs,
+    UnbuiltArgs as ProbeArgs, UnbuiltArgs as ScheduleArgs, UnbuiltArgs as StationArgs,
+    UnbuiltArgs as StationServeArgs, UnbuiltArgs as StatusArgs, UnbuiltArgs as TokenArgs,
+    UnbuiltArgs as TopArgs, UnbuiltArgs as TransfersArgs,
+};
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};
-use skyhaul_measure::bench::FIXED_INPUTS;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -250,13 +271,6 @@ fn refined(verb: Command) -> Command {
         if rare { arg.hide_short_help(true) } else { arg }
     });
     verb.after_help(format!("`skyhaul {name} --help` shows all options.")).after_long_help(EXIT)
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct PacketPathArgs {
-    /// The packets
-    #[arg(value_parser = PossibleValuesParser::new(FIXED_INPUTS))]
-    pub(crate) case: String,
 }
 
 #[derive(Args, Debug)]

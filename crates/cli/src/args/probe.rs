@@ -1,14 +1,15 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
 mod monitor;
+mod sweep;
 mod tcp;
 
 pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
+pub(crate) use sweep::ValueList;
 pub(crate) use tcp::{Iperf3Args, TcpArgs};
 
 use super::applies::with;
 use super::limits::{DESTINATION, GENERAL, HOST, OutputArgs, PACE, from_to, some, up_to};
-use super::limits::{Sizes, Spacings, ValueList, picoseconds};
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::address::Endpoint;
@@ -18,6 +19,7 @@ use skyhaul_measure::probe::tcp::MAX_FLOWS;
 use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_TRAIN, MIN_DATAGRAM};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use sweep::{Sizes, Spacings, picoseconds};
 
 /// What a measurement is of.
 const MEASURED: &str = "What to measure";

@@ -4,6 +4,7 @@ use super::applies::{
     Cases, DISK_PATH, Decided, EVENTS, EXPERIMENTS, FRAMES, GENERATED, HEAPS, LIMITED, NONE, PATH, PEERS,
     RECORDING, SWEEP, Situation, TCP, UDP,
 };
+#[cfg(feature = "full")]
 use super::bench::BenchWhat;
 use super::cli::{Cli, Verb};
 use super::heaps::Experiment;
@@ -40,6 +41,7 @@ pub(super) fn situation(cli: &Cli) -> Option<Situation> {
             let over = common.listen.iter().map(|at| at.transport);
             Some([objects, None, transports(over, "--pcap")])
         }
+        #[cfg(feature = "full")]
         Verb::Bench(args) => {
             let sized = args.format.objects().filter(|objects| *objects != Objects::Frames);
             let (cases, by) = match args.what {

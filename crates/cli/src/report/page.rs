@@ -7,19 +7,19 @@
 
 use super::drawing::page_style;
 use super::words::escape;
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 use anyhow::anyhow;
 use anyhow::{Context, Result, bail};
-#[cfg(feature = "png")]
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
+#[cfg(feature = "full")]
 use resvg::tiny_skia::{Pixmap, Transform};
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 use resvg::usvg::{self, fontdb};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use std::fmt::Write as _;
 use std::path::Path;
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 use std::sync::Arc;
 
 const STYLE: &str = include_str!("page.css");
@@ -147,10 +147,10 @@ pub(crate) fn titled(title: &str, body: &str) -> String {
     format!("<h3>{}</h3>{body}", escape(title))
 }
 
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 const FONT: &[u8] = include_bytes!("picture/sans.ttf");
 /// Pixels for each unit of a drawing.
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 const SCALE: f32 = 2.0;
 
 const NO_PNG: &str = "this build of skyhaul draws no PNG";
@@ -164,7 +164,7 @@ enum Kind {
 fn kind(path: &Path) -> Result<Kind> {
     match path.extension().and_then(|name| name.to_str()).map(str::to_ascii_lowercase).as_deref() {
         Some("svg") => Ok(Kind::Svg),
-        Some("png") if !cfg!(feature = "png") => bail!("{NO_PNG}{REMEDY}"),
+        Some("png") if !cfg!(feature = "full") => bail!("{NO_PNG}{REMEDY}"),
         Some("png") => Ok(Kind::Png),
         _ => bail!("{}: plots are written as .svg or .png", path.display()),
     }
@@ -185,13 +185,13 @@ pub(crate) fn save(path: &Path, svg: &str) -> Result<()> {
 }
 
 /// This build cannot write PNG.
-#[cfg(not(feature = "png"))]
+#[cfg(not(feature = "full"))]
 fn png(_: &str) -> Result<Vec<u8>> {
     bail!("{NO_PNG}{REMEDY}")
 }
 
 /// The pixels of a drawing.
-#[cfg(feature = "png")]
+#[cfg(feature = "full")]
 fn png(svg: &str) -> Result<Vec<u8>> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(FONT.to_vec());
@@ -209,7 +209,7 @@ fn png(svg: &str) -> Result<Vec<u8>> {
     Ok(pixels.encode_png()?)
 }
 
-#[cfg(all(test, feature = "png"))]
+#[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
     use crate::report::drawing::Drawing;

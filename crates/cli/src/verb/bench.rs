@@ -3,7 +3,6 @@
 //! Nothing here fails by being slow: the exit status is 1 only if a candidate that must not lose anything did, or if Ctrl-C
 //! ended the measurement early.
 
-#[cfg(feature = "experiments")]
 mod events;
 mod peers;
 
@@ -30,10 +29,7 @@ struct CommandReport {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.what == Some(BenchWhat::Events) {
-        #[cfg(feature = "experiments")]
         return events::run(args);
-        #[cfg(not(feature = "experiments"))]
-        return super::unbuilt::experiments(args);
     }
     if args.what == Some(BenchWhat::Peers) {
         return peers::run(args);

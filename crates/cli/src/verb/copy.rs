@@ -2,7 +2,6 @@
 
 mod options;
 mod summary;
-#[cfg(feature = "services")]
 mod web;
 
 use super::listener::{self, Listener};
@@ -44,19 +43,9 @@ struct Served<'a> {
 pub(crate) fn run(args: &CopyArgs) -> Result<Outcome> {
     match &args.what {
         Some(CopyWhat::Serve(args)) => serve(args),
-        None if args.copy.paths.iter().any(|path| path.to_str().is_some_and(is_url)) => web(&args.copy),
+        None if args.copy.paths.iter().any(|path| path.to_str().is_some_and(is_url)) => web::run(&args.copy),
         None => files(&args.copy),
     }
-}
-
-#[cfg(feature = "services")]
-fn web(args: &CopyFilesArgs) -> Result<Outcome> {
-    web::run(args)
-}
-
-#[cfg(not(feature = "services"))]
-fn web(args: &CopyFilesArgs) -> Result<Outcome> {
-    super::unbuilt::run(args)
 }
 
 fn serve(args: &CopyServeArgs) -> Result<Outcome> {

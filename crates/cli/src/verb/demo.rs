@@ -9,7 +9,7 @@
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
 use super::receiving;
-#[cfg(not(feature = "services"))]
+#[cfg(not(feature = "full"))]
 use super::unbuilt as balanced;
 use crate::args::{DemoArgs, DemoWhat};
 use crate::outcome::{Interrupt, Outcome};
@@ -34,7 +34,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "services")]
+#[cfg(feature = "full")]
 mod balanced;
 mod page;
 mod place;

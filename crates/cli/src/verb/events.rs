@@ -4,15 +4,15 @@
 //!   --data-id 5 --senders 3    sources 5, 6 and 7 send parts of the same ticks (with --tick N)
 //! ```
 
-#[cfg(feature = "services")]
+#[cfg(feature = "full")]
 mod joining;
 
 use super::sending::{Sender, check_feedback, cpu, mode, rate};
-#[cfg(not(feature = "services"))]
+#[cfg(not(feature = "full"))]
 pub(crate) use super::unbuilt::senders::{join, leave};
 use crate::args::{EventSendArgs, MtuArg, RateArg, SendArgs, TickArg};
 use anyhow::{Context, Result, bail, ensure};
-#[cfg(feature = "services")]
+#[cfg(feature = "full")]
 pub(crate) use joining::{join, leave};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::MappedFile;

@@ -1,6 +1,5 @@
 //! `skyhaul probe`: what a path carries, loses and delays.
 
-#[cfg(feature = "experiments")]
 mod campaign;
 mod datagrams;
 mod diagnose;
@@ -27,10 +26,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Outcome> {
         Some(ProbeWhat::Send(send)) => oneway::send(send),
         Some(ProbeWhat::Receive(receive)) => oneway::receive(receive),
         Some(ProbeWhat::Monitor(monitor)) => monitor::run(monitor),
-        #[cfg(feature = "experiments")]
         Some(ProbeWhat::Campaign(campaign)) => campaign::run(campaign),
-        #[cfg(not(feature = "experiments"))]
-        Some(ProbeWhat::Campaign(campaign)) => super::unbuilt::experiments(campaign),
         None => {
             let path = &args.path;
             match (path.iperf3.iperf3, path.others.stamp, path.others.udpmon) {

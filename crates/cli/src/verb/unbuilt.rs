@@ -1,5 +1,4 @@
-//! Verbs of a build without the services (`--no-default-features`, as `make demo` uses it for its first build): each says
-//! what to build instead.
+//! Verbs that a build without the feature `full` lacks, such as the first of `make demo`: each says what to build instead.
 
 use crate::args::{JoinArgs, ReceiveCommon};
 use crate::outcome::Outcome;
@@ -9,8 +8,7 @@ use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use std::convert::Infallible;
 
-const MISSING: &str =
-    "this build of skyhaul lacks the station service, schedules, load balancers, workers and metrics";
+const MISSING: &str = "this build of skyhaul has only what a first demo needs";
 const BUILD_HINT: Hint<&str> = Hint("build everything with `make build`");
 
 /// A verb that this build does not have.
@@ -26,22 +24,6 @@ pub(crate) fn station<A>(_: &A) -> Result<Outcome> {
 /// `record --schedule`, which this build does not have.
 pub(crate) fn follow<A, S>(_: &A, _: &S) -> Result<Outcome> {
     bail!("{MISSING}{BUILD_HINT}")
-}
-
-/// A verb that runs experiments, which this build does not have.
-pub(crate) fn experiments<A>(_: &A) -> Result<Outcome> {
-    bail!("this build of skyhaul lacks the experiments of papers and talks{BUILD_HINT}")
-}
-
-/// `mount`, which this build does not have.
-pub(crate) mod mount {
-    use super::BUILD_HINT;
-    use crate::outcome::Outcome;
-    use anyhow::{Result, bail};
-
-    pub(crate) fn run<A>(_: &A) -> Result<Outcome> {
-        bail!("this build of skyhaul lacks the file system of recordings{BUILD_HINT}")
-    }
 }
 
 /// A balancer to join: there is none.
@@ -104,26 +86,5 @@ pub(crate) mod senders {
     /// Nothing was refused by a balancer that was not joined.
     pub(crate) fn leave(_: Vec<Infallible>, _: &mut [SendReport]) -> bool {
         false
-    }
-}
-
-/// The metrics of a monitor over HTTP: there are none.
-pub(crate) struct Metrics(Infallible);
-
-impl Metrics {
-    /// Serves nothing.
-    ///
-    /// # Errors
-    /// Always.
-    pub(crate) fn start<M>(_: std::net::SocketAddr, _: M) -> Result<Self> {
-        bail!("{MISSING}{BUILD_HINT}")
-    }
-
-    pub(crate) fn address(&self) -> std::net::SocketAddr {
-        match self.0 {}
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        match self.0 {}
     }
 }

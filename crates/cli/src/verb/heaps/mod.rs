@@ -1,12 +1,10 @@
 //! What `send` and `bench` do with `--format spead`, and the search for a rate (`--rate search`).
 
-#[cfg(feature = "experiments")]
+#[cfg(feature = "full")]
 mod memo;
 pub(crate) mod send;
 
-#[cfg(not(feature = "experiments"))]
-pub(crate) use super::unbuilt::experiments as bench;
-#[cfg(feature = "experiments")]
+#[cfg(feature = "full")]
 pub(crate) use memo::run as bench;
 
 use crate::args::Bounds;

@@ -12,8 +12,6 @@
 
 use super::super::listener;
 use super::super::receiving::print_json;
-#[cfg(not(feature = "services"))]
-use super::super::unbuilt::Metrics as Server;
 use super::path::resolve_port;
 use crate::args::{HowArgs, MonitorArgs, OutputArgs, Target};
 use crate::outcome::{Interrupt, Outcome};
@@ -23,7 +21,6 @@ use skyhaul::core::schedule::Period;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::Size;
 use skyhaul::peer::{PORT, Token};
-#[cfg(feature = "services")]
 use skyhaul_daemon::metrics::Server;
 use skyhaul_measure::probe::monitor::{
     Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorReport, MonitorTest, Retention, TestKind,
