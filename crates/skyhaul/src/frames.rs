@@ -95,15 +95,35 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         let format = described_packets(family, family.title());
         return Some(DatastreamInfo { format, ..DatastreamInfo::default() });
     }
-    Format::Auto.families().find_map(|family| learn_frames(family, head, bytes))
+    Format::Auto.families().find_map(|family| learn_frames(family, head, Some(bytes)))
+}
+
+/// The content of a file of which only the beginning is known: frames of one family, or packets of one. How many there are is not known.
+#[must_use]
+pub(crate) fn learn_beginning(head: &[u8]) -> Option<Beginning> {
+    let packets = |family: &FamilyRef| begins_with_packets(*family, head, u64::MAX);
+    if let Some(family) = Format::Auto.families().find(packets) {
+        return Some(Beginning::Packets(family));
+    }
+    Format::Auto.families().find_map(|family| learn_frames(family, head, None)).map(Beginning::Frames)
+}
+
+/// What a file begins with.
+pub(crate) enum Beginning {
+    /// Frames of one length.
+    Frames(DatastreamInfo),
+    /// Packets that state their own length, of this family.
+    Packets(FamilyRef),
 }
 
 /// The same for frames of this family. The header of another one may state a length, too: the file must consist of such frames.
-fn learn_frames(family: FamilyRef, head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
+fn learn_frames(family: FamilyRef, head: &[u8], bytes: Option<u64>) -> Option<DatastreamInfo> {
     let Framing::Length(unit) = family.frames()?.framing(head) else { return None };
-    if unit == 0 || !bytes.is_multiple_of(unit as u64) || head.len() < unit {
+    let is_multiple = |bytes: u64| bytes.is_multiple_of(unit as u64);
+    if unit == 0 || !bytes.is_none_or(is_multiple) || head.len() < unit {
         return None;
     }
+    let bytes = bytes.unwrap_or(head.len() as u64);
     let mut learner = Learner::new(LearnOptions::default());
     head.chunks_exact(unit).for_each(|frame| learner.observe(frame));
     let format = learner.conclude(true)?.ok()?;

@@ -17,11 +17,14 @@
 //! * A [`Recording`] reads, follows, lists and checks scans, with or without an index (plain FlexBuff). All readers follow
 //!   one plan of what must exist: missing, damaged or unverified data are a [`Gap`], and are never skipped silently.
 //!
+//! * An [`Intake`] makes a recording of a file that arrives: frames in order, as a reader gives them.
+//!
 //! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
 mod asked;
 mod contents;
 mod index;
+mod intake;
 mod layout;
 mod list;
 pub mod mark6;
@@ -42,6 +45,7 @@ pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
 };
 pub use index::{IndexReader, Tally};
+pub use intake::{Arrived, Intake, IntakeError, IntakeSite, STAGE};
 pub use layout::{ExtentContent, ScanExtent, ScanLayout};
 pub use list::{ScanNames, ScanSummary, ls, scan_summary, scan_summary_within, scans_on};
 pub use open::{OpenError, Recording};

@@ -41,6 +41,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Disk, DiskOptions};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::Pool;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -57,6 +58,8 @@ pub struct Writer {
     dispatch: Arc<Dispatch>,
     threads: Vec<JoinHandle<()>>,
     label: Label,
+    /// The disks as the index names them.
+    disks: Vec<PathBuf>,
     session: String,
     started: (jiff::Timestamp, Instant),
     finished: bool,
@@ -69,6 +72,8 @@ impl Writer {
     /// # Errors
     /// The scan name is invalid or taken, one of the disks cannot be written to, or none responds; nothing is recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
+        let named = options.disks.clone();
+        let options = &options.at_stage();
         let (mut opening, looked) = options.look()?;
         let disks = options.disks.iter().enumerate();
         let disks: Vec<Disk> = disks.map(|(index, _)| engine(options, index)).collect::<Result<_, _>>()?;
@@ -81,7 +86,7 @@ impl Writer {
             session: format!("{number:016x}"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             scan: label.to_string(),
-            disks: options.disks.clone(),
+            disks: named.clone(),
             disk: 0,
             started: started.0.to_string(),
             pid: std::process::id(),
@@ -90,14 +95,16 @@ impl Writer {
         };
         let logs = opening.arm(|disk| Record::Session(Session { disk, ..session.clone() }).to_line())?;
         let shared = options.disks.iter().zip(&disks);
-        let shared = shared.map(|(path, disk)| SharedDisk::new(path.clone(), disk)).collect();
+        let shared = shared
+            .map(|(path, disk)| SharedDisk::new(path.clone(), disk, options.staged_in.is_none()))
+            .collect();
         let dispatch = Arc::new(Dispatch::new(shared, number, options));
         dispatch.begin(&logs, &looked);
         note_shared_devices(&dispatch, &looked);
         dispatch.note_full_disks();
         let threads = opening.go(&dispatch, disks);
         let session = session.session;
-        Ok(Writer { dispatch, threads, label, session, started, finished: false })
+        Ok(Writer { dispatch, threads, label, disks: named, session, started, finished: false })
     }
 
     /// The scan's label as it is on disk.
@@ -220,7 +227,8 @@ impl Writer {
     /// The current state of each disk.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {
-        self.dispatch.status()
+        let named = self.dispatch.status().into_iter().zip(&self.disks);
+        named.map(|(status, disk)| DiskStatus { path: disk.clone(), ..status }).collect()
     }
 
     /// The current account.
@@ -239,7 +247,7 @@ impl Writer {
             ended: jiff::Timestamp::now().to_string(),
             seconds: self.started.1.elapsed().as_secs_f64(),
             datastreams,
-            disks: self.dispatch.status(),
+            disks: self.status(),
             events,
             events_dropped,
             adopted: false,

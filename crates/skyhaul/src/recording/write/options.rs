@@ -65,6 +65,9 @@ pub struct WriterOptions {
     pub needs_all: bool,
     /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
     pub pool: Option<Pool>,
+    /// A directory below each of the disks into which the scan is written, to be moved from there when it is whole. The index names the
+    /// disks themselves. Nothing arrives in a hurry then: such a scan has no [priority](skyhaul_io::disk::WriteClaim) at the disks.
+    pub staged_in: Option<PathBuf>,
     /// Faults to inject into disks (by index in `disks`), for tests.
     pub faults: Vec<(usize, Faults)>,
 }
@@ -85,8 +88,15 @@ impl WriterOptions {
             stall: Duration::from_secs(5),
             needs_all: true,
             pool: None,
+            staged_in: None,
             faults: Vec::new(),
         }
+    }
+
+    /// The same, with the directories into which the scan is written as its disks.
+    pub(super) fn at_stage(&self) -> Self {
+        let stage = |disk: &PathBuf| self.staged_in.as_ref().map_or(disk.clone(), |stage| disk.join(stage));
+        Self { disks: self.disks.iter().map(stage).collect(), ..self.clone() }
     }
 
     /// Bytes of a chunk, where that is known.

@@ -155,13 +155,15 @@ pub(super) struct SharedDisk {
     log: OnceLock<Arc<File>>,
     pub(super) waker: Waker,
     state: Mutex<DiskQueue>,
+    /// Whether readers of this disk are kept back.
+    has_priority: bool,
     /// Keeps readers of this disk back while it has something to write.
     claim: Mutex<Option<WriteClaim>>,
 }
 
 impl SharedDisk {
     /// A disk that does not respond, until it [joins](Self::join).
-    pub(super) fn new(path: PathBuf, disk: &Disk) -> SharedDisk {
+    pub(super) fn new(path: PathBuf, disk: &Disk, has_priority: bool) -> SharedDisk {
         let state = DiskQueue {
             notes: VecDeque::new(),
             work: VecDeque::new(),
@@ -185,7 +187,7 @@ impl SharedDisk {
             means: disk.means().clone(),
         };
         let (log, claim) = Default::default();
-        SharedDisk { path, log, waker: disk.waker(), state: Mutex::new(state), claim }
+        SharedDisk { path, log, waker: disk.waker(), state: Mutex::new(state), has_priority, claim }
     }
 
     /// Its index, if the scan has begun on it.
@@ -206,7 +208,7 @@ impl SharedDisk {
         state.seen = Instant::now();
         drop(state);
         // Without it the disk is shared as the kernel does.
-        *lock(&self.claim) = WriteClaim::new(&self.path, log).ok();
+        *lock(&self.claim) = self.has_priority.then(|| WriteClaim::new(&self.path, log).ok()).flatten();
         true
     }
 
