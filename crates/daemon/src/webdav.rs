@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   client ─▶ connection (limits, rights: crate::http, crate::rights) ─▶ path ─▶ /NAME/…       a directory of ServedDirectory
-//!                                                                         └──▶ /recordings/…  closed recordings, read only
+//!                                                                         └──▶ /recordings/…  closed recordings; uploads that become some
 //! ```
 //!
 //! | module | contents |
@@ -10,6 +10,7 @@
 //! | `byte_ranges`, `conditions`, `properties` | what heads and bodies say, without any input or output |
 //! | `roots`, `place`, `recordings`, `door` | what is served, and to whom |
 //! | `sending` | GET, HEAD; bodies of replies are those of `remote` |
+//! | `put_place`, `scans` | where something is put: a file, or a recording that is made of an upload |
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
 //! | `third_party`, `pulling`, `streams`, `pushing` | COPY with another server, by the client in `remote` |
 //! | `markers`, `copies` | what is said of a copy, how many run |
@@ -36,9 +37,11 @@ mod place;
 mod properties;
 mod pulling;
 mod pushing;
+mod put_place;
 mod receiving;
 mod recordings;
 mod roots;
+mod scans;
 mod sending;
 mod streams;
 mod third_party;
@@ -66,20 +69,24 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use changes::{Located, Transfer, located};
 use copies::Copies;
-use door::{Door, RECORDINGS, next_data};
+use door::{Door, RECORDINGS, Target, next_data};
 use issuers::Issuers;
+use put_place::PutPlace;
 use recordings::Recordings;
 use roots::Root;
+use scans::ScanPlace;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul::io::memory::heap::HeapMemory;
+use skyhaul::recording::IntakeSite;
 use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use third_party::CopyOrder;
 use tokio::sync::Semaphore;
@@ -99,6 +106,8 @@ pub const MAX_UPLOADS: usize = 128;
 pub const MEMORY_BYTES: u64 = 512 << 20;
 /// Digests that are computed by reading at a time.
 const MAX_COMPUTING: usize = 4;
+/// Scans that arrive at a time; each takes up to 96 MiB.
+pub const MAX_SCAN_UPLOADS: usize = 4;
 /// Directories that are listed at a time.
 const MAX_LISTINGS: usize = 8;
 /// Bytes of a refused body that are taken, and how long, so that the client reads the reply before the connection closes.
@@ -117,6 +126,8 @@ pub struct WebDavOptions {
     pub directories: Vec<ServedDirectory>,
     /// Whether closed recordings are served, as `/recordings/NAME`.
     pub recordings: bool,
+    /// Whether what is uploaded to `/recordings/NAME` becomes a recording.
+    pub record_uploads: bool,
     /// The certificate; without one, everything is sent in plain text.
     pub tls: Option<TlsFiles>,
     /// Copies between this server and others.
@@ -169,15 +180,19 @@ impl WebDavServer {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
         };
+        let site = options.record_uploads.then(|| IntakeSite::open(disks)).transpose();
+        let site =
+            site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let door = Arc::new(Door {
             access: AccessControl::new(rights, Arc::clone(&issuers)),
             roots: roots.collect::<io::Result<_>>()?,
-            recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec()))),
+            recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec(), site))),
             memory: HeapMemory::new(MEMORY_BYTES),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             recording_bodies: Arc::new(Semaphore::new(MAX_RECORDING_BODIES)),
             uploads: Arc::new(Semaphore::new(MAX_UPLOADS)),
+            scan_uploads: Arc::new(Semaphore::new(MAX_SCAN_UPLOADS)),
             computing: Arc::new(Semaphore::new(MAX_COMPUTING)),
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
             copies: Copies::new(options.copy.limits),
@@ -230,7 +245,7 @@ async fn answer(
     let path = RequestPath::parse(uri.path()).map_err(Failure::bad)?;
     match method.as_str() {
         "PUT" => {
-            let place = door.place(&path, access.check_put(&path)?)?;
+            let place = door.put_place(&path, access.check_put(&path)?)?;
             receiving::put(door, connection, place, headers, body).await
         }
         "PROPFIND" => {
@@ -286,7 +301,8 @@ async fn transfer(
             Located::Elsewhere => {
                 let can_replace = access.check_put(path)?;
                 let order = CopyOrder::read("source", headers, overwrite, access.user())?;
-                return pulling::pull(door, connection, door.place(path, can_replace)?, order, headers).await;
+                let place = door.put_place(path, can_replace)?;
+                return pulling::pull(door, connection, place, order, headers).await;
             }
         }
     } else {
@@ -308,11 +324,28 @@ async fn transfer(
         access.check(Use::Read, &from)?;
     }
     let can_replace = access.check_put(&to)?;
-    let (from, to) = (door.target(&from)?, door.place(&to, can_replace)?);
+    let from = door.target(&from)?;
+    if !is_move && let PutPlace::Scan(to) = door.put_place(&to, can_replace)? {
+        return copy_scan(door, connection, (from, to), headers).await;
+    }
+    let to = door.place(&to, can_replace)?;
     let transfer = Transfer { from, to, is_move, overwrite, is_shallow };
     let (of, headers) = (Arc::clone(door), headers.clone());
     let done = door.blocking(connection, move |stop| transfer.run(&of, &headers, stop)).await?;
     Ok(done.into_response())
+}
+
+/// Makes a recording of what is here.
+async fn copy_scan(
+    door: &Arc<Door>,
+    connection: &Arc<Connection>,
+    (from, to): (Target, ScanPlace),
+    headers: &HeaderMap,
+) -> Result<Response, Failure> {
+    let _turn = door.upload_turn(&PutPlace::Scan(to.clone()))?;
+    let (of, headers) = (Arc::clone(door), headers.clone());
+    let work = move |stop: &AtomicBool| changes::copy_scan((from, &to), &headers, (&of, stop));
+    Ok(door.blocking(connection, work).await?.into_response())
 }
 
 async fn handle(

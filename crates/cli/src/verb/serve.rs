@@ -112,7 +112,11 @@ fn say_files(config: &HttpConfig, server: &WebDavServer) {
         say!("  /{}/: {}, {access}", root.name, crate::print::name(&root.directory));
     }
     if config.options.recordings {
-        say!("  /recordings/: closed recordings, read only");
+        let access = match config.options.record_uploads {
+            true => "read only; uploads become recordings",
+            false => "read only",
+        };
+        say!("  /recordings/: closed recordings, {access}");
     }
     if let Some(own) = &config.options.own_tokens {
         say!("  tokens of {} (skyhaul token create) hold from /", own.issuer);

@@ -44,6 +44,7 @@ mod talk;
 mod third_party;
 mod transfers;
 mod transports;
+mod uploaded;
 mod vsi;
 mod web_copy;
 mod webdav;

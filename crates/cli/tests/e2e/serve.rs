@@ -9,9 +9,9 @@ use std::net::{TcpStream, UdpSocket};
 use std::path::PathBuf;
 
 /// Time of the first frame.
-const SECOND: i64 = 1_790_000_000;
+pub(crate) const SECOND: i64 = 1_790_000_000;
 /// Frames of a thread in a second.
-const FPS: u32 = 1000;
+pub(crate) const FPS: u32 = 1000;
 
 /// A station with two inputs that runs.
 pub(crate) struct Serving {

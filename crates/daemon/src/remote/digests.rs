@@ -6,15 +6,20 @@
 //! | `crc32c` | its 4 bytes, most significant first, as base64 | the same between colons |
 //! | `md5`, `sha-256` | base64 | base64 between colons |
 //!
-//! One algorithm is answered: some clients cannot read a list.
+//! One algorithm is answered: some clients cannot read a list. A client that asks in the form of RFC 9530 alone (`Want-Repr-Digest`) is answered
+//! in that form; one that asks in both is answered with `Digest`, because some know fewer algorithms in the other.
 
 use axum::http::HeaderMap;
+use axum::http::header::HeaderName;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::digest::{Context as Sha, SHA256};
 use skyhaul::auth::{hex, unhex};
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+const DIGEST: HeaderName = HeaderName::from_static("digest");
+const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
 /// An algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,13 +133,70 @@ impl DigestSet {
     }
 }
 
+/// The header in which a digest is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DigestField {
+    /// `Digest` (RFC 3230).
+    Instance,
+    /// `Repr-Digest` (RFC 9530).
+    Representation,
+}
+
+/// The digests that a client would take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The one that it wants most first.
+    pub(crate) algorithms: Vec<Algorithm>,
+    field: DigestField,
+}
+
+impl Wanted {
+    /// Reads what a client asks for.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        if headers.contains_key("want-digest") {
+            return Self { algorithms: wanted(headers), field: DigestField::Instance };
+        }
+        Self { algorithms: wanted_of_representation(headers), field: DigestField::Representation }
+    }
+
+    /// The header that answers it with this algorithm.
+    pub(crate) fn header(&self, set: &DigestSet, algorithm: Algorithm) -> Option<(HeaderName, String)> {
+        Some(match self.field {
+            DigestField::Instance => (DIGEST, set.header(algorithm)?),
+            DigestField::Representation => {
+                let value = BASE64.encode(set.get(algorithm)?);
+                (REPR_DIGEST, format!("{}=:{value}:", algorithm.field_name()))
+            }
+        })
+    }
+}
+
+/// The algorithms of `Want-Repr-Digest`: a dictionary of weights from 0 to 10, of which 0 is "not" (RFC 9530, 4).
+fn wanted_of_representation(headers: &HeaderMap) -> Vec<Algorithm> {
+    let mut found: Vec<(Algorithm, u8)> = Vec::new();
+    for one in list(headers, "want-repr-digest") {
+        let member = one.split(';').next().unwrap_or_default();
+        // A key without a value is `true`, which is no weight.
+        let Some((name, weight)) = member.split_once('=') else { continue };
+        let of_name = |one: &Algorithm| one.field_name() == name.trim();
+        let Some(algorithm) = Algorithm::ALL.into_iter().find(of_name) else { continue };
+        let Some(weight) = weight.trim().parse().ok().filter(|weight| *weight <= 10) else { continue };
+        // The last one of a name counts (RFC 8941, 3.2).
+        found.retain(|(of, _)| *of != algorithm);
+        found.push((algorithm, weight));
+    }
+    found.retain(|(_, weight)| *weight > 0);
+    found.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+    found.into_iter().map(|(algorithm, _)| algorithm).collect()
+}
+
 fn stamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
 }
 
 /// The algorithms that a client would take, the one that it wants most first.
-pub(crate) fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
+fn wanted(headers: &HeaderMap) -> Vec<Algorithm> {
     let mut found: Vec<(Algorithm, u32)> = Vec::new();
     for one in list(headers, "want-digest") {
         let mut parts = one.split(';');
@@ -262,7 +324,6 @@ impl Digester {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderName;
     use proptest::prelude::*;
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
@@ -308,6 +369,39 @@ mod tests {
         ] {
             assert_eq!(wanted(&headers("want-digest", value)), found, "{value}");
         }
+    }
+
+    #[test]
+    fn what_is_wanted_of_the_representation_is_answered_in_that_form() {
+        use Algorithm::{Adler32, Crc32c, Md5, Sha256};
+        for (value, found) in [
+            ("adler=5", vec![Adler32]),
+            ("sha-512=10, md5=3, sha-256=9;a=1", vec![Sha256, Md5]),
+            ("adler=0, crc32c=1", vec![Crc32c]),
+            ("adler=5, adler=0", vec![]),
+            ("adler32=5, adler, adler=11, adler=x, ADLER=1", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(Wanted::of(&headers("want-repr-digest", value)).algorithms, found, "{value}");
+        }
+        let set = of(b"123456789");
+        let wanted = Wanted::of(&headers("want-repr-digest", "adler=1"));
+        for (algorithm, text) in [
+            (Adler32, "adler=:CR4B3g==:"),
+            (Crc32c, "crc32c=:4waSgw==:"),
+            (Sha256, "sha-256=:FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=:"),
+        ] {
+            let (name, value) = wanted.header(&set, algorithm).unwrap();
+            assert_eq!((name.as_str(), value.as_str()), ("repr-digest", text));
+            // What is answered here is read here.
+            let stated = expected(&headers("repr-digest", &value)).unwrap();
+            assert_eq!(stated.get(algorithm), set.get(algorithm));
+        }
+        // In both forms, as dCache asks.
+        let both = [headers("want-digest", "md5"), headers("want-repr-digest", "adler=9")];
+        let both = both.into_iter().flatten().map(|(name, value)| (name.unwrap(), value)).collect();
+        let (name, _) = Wanted::of(&both).header(&set, Md5).unwrap();
+        assert_eq!((name.as_str(), Wanted::of(&both).algorithms), ("digest", vec![Md5]));
     }
 
     #[test]

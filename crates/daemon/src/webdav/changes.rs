@@ -6,7 +6,9 @@
 use super::door::{Door, Target};
 use super::place::Place;
 use super::roots::WebDavRules;
-use super::sending::{MAX_LISTED, Object};
+use super::scans::ScanPlace;
+use super::sending::{MAX_LISTED, Object, open_object};
+use crate::remote::digests::Algorithm;
 use crate::remote::failure::Failure;
 use crate::remote::outgoing::{BodyReader, Part};
 use crate::remote::request_path::RequestPath;
@@ -284,6 +286,30 @@ impl Transfer {
         upload.publish(to, self.to.can_replace, &digests, stop).map_err(io)?;
         Ok(())
     }
+}
+
+/// Makes a recording of something that is here.
+pub(super) fn copy_scan(
+    (from, to): (Target, &ScanPlace),
+    headers: &HeaderMap,
+    (door, stop): (&Door, &AtomicBool),
+) -> Result<StatusCode, Failure> {
+    let object = open_object(from)?;
+    object.check_version(headers)?;
+    // The conditions of a COPY are those of its source.
+    to.check(&HeaderMap::new())?;
+    let mut upload = to.begin(Some(object.size()), Algorithm::ALWAYS)?;
+    let parts = VecDeque::from([Part::Range(0..object.size())]);
+    let mut reader = BodyReader::new(object.source()?, parts, &door.memory);
+    while let Some(bytes) = reader.next_waiting(stop).map_err(|error| Failure::of(&error))? {
+        upload.write(&bytes)?;
+    }
+    if upload.bytes() != object.size() || !object.is_unchanged() {
+        return Err(Failure::busy("interrupted, or the source changed"));
+    }
+    let digests = upload.digests();
+    upload.publish(to, &digests, stop)?;
+    Ok(StatusCode::CREATED)
 }
 
 /// Copies a file in the kernel.

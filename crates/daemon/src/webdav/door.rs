@@ -3,8 +3,10 @@
 use super::access::AccessControl;
 use super::copies::Copies;
 use super::place::Place;
+use super::put_place::PutPlace;
 use super::recordings::Recordings;
 use super::roots::Root;
+use super::scans::ScanPlace;
 use crate::http::Connection;
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
@@ -16,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -34,6 +36,8 @@ pub(super) struct Door {
     pub(super) bodies: Arc<Semaphore>,
     pub(super) recording_bodies: Arc<Semaphore>,
     pub(super) uploads: Arc<Semaphore>,
+    /// Scans that arrive, of which each has memory for chunks.
+    pub(super) scan_uploads: Arc<Semaphore>,
     pub(super) computing: Arc<Semaphore>,
     pub(super) listings: Arc<Semaphore>,
     /// Copies with other servers: those that run, how those servers are reached, and after how long without progress one is ended.
@@ -53,6 +57,12 @@ pub(super) enum Target {
     Recording(Arc<Recordings>, String),
     /// A path in a root.
     Path(Arc<Root>, PathBuf),
+}
+
+/// A place among those who upload, and among those who upload scans.
+pub(super) struct UploadTurn {
+    _all: OwnedSemaphorePermit,
+    _scan: Option<OwnedSemaphorePermit>,
 }
 
 /// Ends the work of a thread when nobody waits for it any more.
@@ -94,6 +104,28 @@ impl Door {
             Target::Path(root, path) => Ok(Place { root, path, can_replace }),
             _ => Err(Failure::new(403, "Read-only file system")),
         }
+    }
+
+    /// A place where something may be put: one that may be changed, or the name of a recording where scans are taken in.
+    pub(super) fn put_place(&self, path: &RequestPath, can_replace: bool) -> Result<PutPlace, Failure> {
+        match self.target(path)? {
+            Target::Recording(all, name) => match all.site().map(Arc::clone) {
+                Some(site) => Ok(PutPlace::Scan(ScanPlace { all, site, name })),
+                None => self.place(path, can_replace).map(PutPlace::File),
+            },
+            _ => self.place(path, can_replace).map(PutPlace::File),
+        }
+    }
+
+    /// A place among those who upload.
+    pub(super) fn upload_turn(&self, place: &PutPlace) -> Result<UploadTurn, Failure> {
+        let full = |_| Failure::busy("as many files arrive as may at a time");
+        let all = Arc::clone(&self.uploads).try_acquire_owned().map_err(full)?;
+        let scan = match place {
+            PutPlace::File(_) => None,
+            PutPlace::Scan(_) => Some(Arc::clone(&self.scan_uploads).try_acquire_owned().map_err(full)?),
+        };
+        Ok(UploadTurn { _all: all, _scan: scan })
     }
 
     /// Does work that may wait for a disk, on a thread for it. `stop` is set when the client goes; until then its connection counts as used.

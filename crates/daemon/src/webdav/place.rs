@@ -3,7 +3,7 @@
 use super::conditions::{self, Outcome, Version};
 use super::roots::{Root, WebDavRules, etag, modified};
 use crate::remote::failure::{Failure, scope_failure};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use skyhaul::io::disk::tree::{Kind, Status};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +54,31 @@ impl Place {
         match conditions::check(headers, version, true) {
             Outcome::GoOn => Ok(()),
             _ => Err(Failure::new(412, "Precondition failed")),
+        }
+    }
+
+    /// Whether a file may be put there now.
+    pub(super) fn check_file(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        self.check_writable()?;
+        let before = self.status()?;
+        match before.map(|status| status.kind) {
+            None | Some(Kind::File) => {}
+            Some(Kind::Directory) => return Err(Failure::new(405, "Is a directory")),
+            Some(Kind::Link | Kind::Special) => {
+                return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
+            }
+        }
+        self.check_version(headers)?;
+        self.check_replaceable(before.as_ref())?;
+        self.check_parent()
+    }
+
+    /// The status of the reply when a file has its name; whether there was one before.
+    pub(super) fn put_status(&self, existed: bool) -> StatusCode {
+        match (existed, self.root.rules) {
+            (false, _) => StatusCode::CREATED,
+            (true, WebDavRules::Grid) => StatusCode::OK,
+            (true, WebDavRules::Rfc4918) => StatusCode::NO_CONTENT,
         }
     }
 

@@ -6,9 +6,9 @@
 //! ```
 
 use super::copies::CopyPlace;
-use super::door::{Door, used_while};
-use super::place::Place;
-use super::receiving::{begin, check, finish, receive};
+use super::door::{Door, UploadTurn, used_while};
+use super::put_place::{PutPlace, PutUpload};
+use super::receiving::{finish, receive};
 use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
@@ -34,7 +34,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) async fn pull(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    place: Place,
+    place: PutPlace,
     order: CopyOrder,
     headers: &HeaderMap,
 ) -> Result<Response, Failure> {
@@ -42,18 +42,16 @@ pub(super) async fn pull(
     {
         let (place, headers) = (place.clone(), headers.clone());
         let checks = move |_: &AtomicBool| {
-            check(&place, &headers)?;
-            match place.status()? {
-                Some(_) if !overwrite => Err(Failure::new(412, "File exists, and Overwrite is F")),
+            place.check(&headers)?;
+            match place.is_taken()? {
+                true if !overwrite => Err(Failure::new(412, "File exists, and Overwrite is F")),
                 _ => Ok(()),
             }
         };
         door.blocking(connection, checks).await?;
     }
     let held = door.copies.enter(order.user, &order.url.host)?;
-    let Ok(turn) = Arc::clone(&door.uploads).try_acquire_owned() else {
-        return Err(Failure::busy("as many files arrive as may at a time"));
-    };
+    let turn = door.upload_turn(&place)?;
     let progress = Arc::new(Progress::default());
     let mut source = RemoteSession::new(&door.remote, "source", (&order.url, &order.passed), &progress);
     let found = used_while(connection, find(&mut source, order.verify, WANTED)).await?;
@@ -61,7 +59,7 @@ pub(super) async fn pull(
     let upload = {
         let (place, headers, size) = (place.clone(), headers.clone(), found.version.size);
         let more: Vec<Algorithm> = stated.algorithms().collect();
-        door.blocking(connection, move |_| begin(&place, &headers, size, &more)).await?
+        door.blocking(connection, move |_| place.begin(&headers, size, &more)).await?
     };
     let streams = many_streams(door, order.streams, &found);
     let work = {
@@ -105,7 +103,7 @@ struct Pull {
     source: RemoteSession,
     /// How many streams, and their places, if there is more than one.
     streams: Option<(usize, OwnedSemaphorePermit)>,
-    _held: (CopyPlace, OwnedSemaphorePermit),
+    _held: (CopyPlace, UploadTurn),
 }
 
 /// More streams than one, if they are asked for, the source sends ranges, and there is room.
@@ -150,8 +148,8 @@ impl Pull {
 
     async fn run(
         mut self,
-        (place, headers): (Place, HeaderMap),
-        upload: super::roots::Upload,
+        (place, headers): (PutPlace, HeaderMap),
+        upload: PutUpload,
         (version, stated): (SourceVersion, DigestSet),
         overwrite: bool,
         progress: &Arc<Progress>,
@@ -159,9 +157,9 @@ impl Pull {
         let (mut body, size) = self.body((&version, &stated), progress).await?;
         let received = receive(&self.connection, upload, &mut body).await;
         let upload = received.map_err(|failure| from_source(&failure))?;
-        if size.is_some_and(|size| size != upload.bytes) {
+        if size.is_some_and(|size| size != upload.bytes()) {
             let text =
-                format_args!("the source announced {} bytes and sent {}", size.unwrap_or(0), upload.bytes)
+                format_args!("the source announced {} bytes and sent {}", size.unwrap_or(0), upload.bytes())
                     .to_string();
             return Err(Failure::new(502, text));
         }

@@ -7,18 +7,15 @@
 //! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest.
 
 use super::door::{Door, next_data};
-use super::place::Place;
-use super::roots::{Upload, WebDavRules, etag};
+use super::put_place::{PutPlace, PutUpload};
 use crate::http::Connection;
-use crate::remote::digests::{self, Algorithm, DigestSet};
-use crate::remote::failure::{Failure, scope_failure};
+use crate::remote::digests::{self, Algorithm, DigestSet, Wanted};
+use crate::remote::failure::Failure;
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use skyhaul::auth::hex;
-use skyhaul::io::disk::tree::Kind;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -30,7 +27,7 @@ const BATCH_BYTES: usize = 1 << 20;
 pub(super) async fn put(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    place: Place,
+    place: PutPlace,
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Response, Failure> {
@@ -38,15 +35,14 @@ pub(super) async fn put(
         return Err(Failure::bad("a part of a file cannot be put: Content-Range is not allowed here"));
     }
     let stated = digests::expected(headers).map_err(Failure::bad)?;
-    let answered = digests::wanted(headers).into_iter().next();
-    let Ok(_turn) = Arc::clone(&door.uploads).try_acquire_owned() else {
-        return Err(Failure::busy("as many files arrive as may at a time"));
-    };
+    let wanted = Wanted::of(headers);
+    let answered = wanted.algorithms.first().copied();
+    let _turn = door.upload_turn(&place)?;
     let size = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let begun = {
         let (place, headers) = (place.clone(), headers.clone());
         let more: Vec<Algorithm> = stated.algorithms().chain(answered).collect();
-        door.blocking(connection, move |_| begin(&place, &headers, size, &more)).await?
+        door.blocking(connection, move |_| place.begin(&headers, size, &more)).await?
     };
     let upload = receive(connection, begun, body).await?;
     let is_new_only = headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
@@ -56,49 +52,24 @@ pub(super) async fn put(
             move |stop: &AtomicBool| finish((&place, &headers), upload, (size, &stated), !is_new_only, stop);
         door.blocking(connection, finish).await?
     };
-    let mut response = (status, [(ETAG, etag)]).into_response();
-    if let Some(text) = answered.and_then(|algorithm| digests.header(algorithm))
+    let mut response = status.into_response();
+    if let Some(Ok(etag)) = etag.map(HeaderValue::try_from) {
+        response.headers_mut().insert(ETAG, etag);
+    }
+    if let Some((name, text)) = answered.and_then(|algorithm| wanted.header(&digests, algorithm))
         && let Ok(value) = text.parse()
     {
-        response.headers_mut().insert(HeaderName::from_static("digest"), value);
+        response.headers_mut().insert(name, value);
     }
     Ok(response)
-}
-
-/// Whether a file may be put there.
-pub(super) fn check(place: &Place, headers: &HeaderMap) -> Result<(), Failure> {
-    place.check_writable()?;
-    let before = place.status()?;
-    match before.map(|status| status.kind) {
-        None | Some(Kind::File) => {}
-        Some(Kind::Directory) => return Err(Failure::new(405, "Is a directory")),
-        Some(Kind::Link | Kind::Special) => {
-            return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
-        }
-    }
-    place.check_version(headers)?;
-    place.check_replaceable(before.as_ref())?;
-    place.check_parent()
-}
-
-/// Begins a file of this size, if it is known, of which more digests than the usual ones are computed.
-pub(super) fn begin(
-    place: &Place,
-    headers: &HeaderMap,
-    size: Option<u64>,
-    more: &[Algorithm],
-) -> Result<Upload, Failure> {
-    check(place, headers)?;
-    let algorithms = Algorithm::ALWAYS.into_iter().chain(more.iter().copied());
-    place.root.upload(size, algorithms).map_err(|error| Failure::of(&error))
 }
 
 /// Writes the body. One batch is written while the next one is gathered.
 pub(super) async fn receive(
     connection: &Connection,
-    upload: Upload,
+    upload: PutUpload,
     body: &mut Body,
-) -> Result<Upload, Failure> {
+) -> Result<PutUpload, Failure> {
     let mut writing = write(upload, Vec::new());
     let (mut batch, mut bytes) = (Vec::new(), 0);
     loop {
@@ -122,31 +93,33 @@ pub(super) async fn receive(
     written(write(upload, batch)).await
 }
 
-type Writing = JoinHandle<io::Result<Upload>>;
+type Writing = JoinHandle<Result<PutUpload, Failure>>;
 
-fn write(mut upload: Upload, batch: Vec<Bytes>) -> Writing {
+fn write(mut upload: PutUpload, batch: Vec<Bytes>) -> Writing {
     spawn_blocking(move || {
         batch.iter().try_for_each(|bytes| upload.write(bytes))?;
         Ok(upload)
     })
 }
 
-async fn written(writing: Writing) -> Result<Upload, Failure> {
-    let written = writing.await.map_err(|_| Failure::new(500, "a bug in this program ended its thread"))?;
-    written.map_err(|error| Failure::of(&error))
+async fn written(writing: Writing) -> Result<PutUpload, Failure> {
+    writing.await.map_err(|_| Failure::new(500, "a bug in this program ended its thread"))?
 }
 
-/// Gives a file that has arrived its name, if it is what was announced: its size, its digests.
+/// Gives what has arrived its name, if it is what was announced: its size, its digests.
 pub(super) fn finish(
-    (place, headers): (&Place, &HeaderMap),
-    mut upload: Upload,
+    (place, headers): (&PutPlace, &HeaderMap),
+    mut upload: PutUpload,
     (size, stated): (Option<u64>, &DigestSet),
     replace: bool,
     stop: &AtomicBool,
-) -> Result<(StatusCode, String, DigestSet), Failure> {
+) -> Result<(StatusCode, Option<String>, DigestSet), Failure> {
     // Another client may have changed it while the body arrived.
-    place.check_version(headers)?;
-    if size.is_some_and(|size| size != upload.bytes) {
+    match place {
+        PutPlace::File(place) => place.check_version(headers)?,
+        PutPlace::Scan(scan) => scan.check(headers)?,
+    }
+    if size.is_some_and(|size| size != upload.bytes()) {
         return Err(Failure::bad("the body is not as long as its head says"));
     }
     let digests = upload.digests();
@@ -158,18 +131,6 @@ pub(super) fn finish(
             format_args!("CHECKSUM MISMATCH: {name} {was} was stated, {is} arrived"),
         ));
     }
-    place.make_parent()?;
-    let existed = place.status()?.is_some();
-    let published = upload.publish(&place.path, replace && place.can_replace, &digests, stop);
-    let status = published.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists if replace => scope_failure("replace what exists"),
-        io::ErrorKind::AlreadyExists => Failure::new(412, "File exists"),
-        _ => Failure::of(&error),
-    })?;
-    let code = match (existed, place.root.rules) {
-        (false, _) => StatusCode::CREATED,
-        (true, WebDavRules::Grid) => StatusCode::OK,
-        (true, WebDavRules::Rfc4918) => StatusCode::NO_CONTENT,
-    };
-    Ok((code, etag(&status), digests))
+    let (status, etag) = upload.publish(place, &digests, replace, stop)?;
+    Ok((status, etag, digests))
 }

@@ -18,7 +18,8 @@ use ring::digest::{Context, SHA256};
 use skyhaul::auth::hex;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{
-    DISK_ANSWER_TIMEOUT, ExtentContent, OpenError, Recording, ScanLayout, ScanNames, State, ask_disks,
+    DISK_ANSWER_TIMEOUT, ExtentContent, IntakeSite, OpenError, Recording, ScanLayout, ScanNames, State,
+    ask_disks,
 };
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Recordings {
     disks: Vec<PathBuf>,
+    /// Where uploads become recordings, if they do.
+    site: Option<Arc<IntakeSite>>,
     known: Mutex<HashMap<String, Arc<Known>>>,
     open: Mutex<VecDeque<(String, Stamps, Arc<Recording>)>>,
     /// Digests that were computed, by entity tag.
@@ -65,9 +68,14 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    pub(super) fn new(disks: Vec<PathBuf>) -> Self {
+    pub(super) fn new(disks: Vec<PathBuf>, site: Option<IntakeSite>) -> Self {
         let (known, open, digests) = Default::default();
-        Self { disks, known, open, digests }
+        Self { disks, site: site.map(Arc::new), known, open, digests }
+    }
+
+    /// Where uploads become recordings, if they do.
+    pub(super) fn site(&self) -> Option<&Arc<IntakeSite>> {
+        self.site.as_ref()
     }
 
     /// All of them, by name.

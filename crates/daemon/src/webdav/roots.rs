@@ -14,6 +14,7 @@ use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};
 use skyhaul::io::disk::{DiskTurn, Tree, attribute, capacity_bytes, free_bytes, set_attribute};
 use skyhaul::io::file::failed;
+use skyhaul::recording::STAGE;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -81,9 +82,9 @@ impl Root {
         Ok(Self { name: of.name.clone(), tree, is_writable: of.is_writable, rules: of.rules, _lock: lock })
     }
 
-    /// Whether a path is of the directory of uploads.
+    /// Whether a path is of the directory of uploads, or of that in which scans arrive, if the root is a disk of recordings.
     pub(super) fn is_hidden(path: &Path) -> bool {
-        path.iter().next().is_some_and(|first| first == UPLOADS)
+        path.iter().next().is_some_and(|first| first == UPLOADS || first == STAGE)
     }
 
     /// What is at a path, links and special files included.
@@ -99,7 +100,7 @@ impl Root {
     pub(super) fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<(String, Status)>> {
         let all = self.tree.entries(path, most)?.into_iter().filter_map(|(name, status)| {
             let is_shown = matches!(status.kind, Kind::File | Kind::Directory);
-            let is_hidden = path.as_os_str().is_empty() && name == UPLOADS;
+            let is_hidden = path.as_os_str().is_empty() && Self::is_hidden(Path::new(&name));
             Some((name.into_string().ok()?, status)).filter(|_| is_shown && !is_hidden)
         });
         Ok(all.collect())

@@ -10,7 +10,7 @@ use super::door::{Door, Target};
 use super::recordings::{RecordingFile, Recordings};
 use super::roots::{Root, etag, is_as_it_was, keep_digests, kept_digests, modified};
 use crate::http::Connection;
-use crate::remote::digests::{Algorithm, DigestSet, Digester, wanted};
+use crate::remote::digests::{Algorithm, DigestSet, Digester, Wanted};
 use crate::remote::failure::{Failure, scope_failure};
 use crate::remote::outgoing::{BodyReader, FileBody, HELD_PIECES, MAX_AT_ONCE_BYTES, Part, Source};
 use crate::remote::request_path::escaped;
@@ -35,8 +35,6 @@ use std::time::{Duration, SystemTime};
 pub(super) const MAX_LISTED: usize = 100_000;
 /// Age from which a file counts as written.
 const SETTLED: Duration = Duration::from_secs(2);
-/// `Digest` and its kin.
-const DIGEST: HeaderName = HeaderName::from_static("digest");
 /// Bytes of a recording that are fill in place of missing ones.
 const MISSING_BYTES: HeaderName = HeaderName::from_static("skyhaul-missing-bytes");
 
@@ -89,6 +87,15 @@ impl Object {
         match self {
             Self::File { file, .. } => kept_digests(file),
             Self::Recording { all, file } => all.digests(file),
+        }
+    }
+
+    /// Whether it is what the client expects (`If-Match` and its kin).
+    pub(super) fn check_version(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let etag = self.etag();
+        match conditions::check(headers, Some(Version { etag: &etag, modified: self.modified() }), true) {
+            Outcome::GoOn => Ok(()),
+            _ => Err(Failure::new(412, "Precondition failed")),
         }
     }
 
@@ -183,8 +190,8 @@ pub(super) async fn reply(
         Outcome::NotModified => return Ok(response(StatusCode::NOT_MODIFIED, head, Body::empty())),
         Outcome::Failed => return Err(Failure::new(412, "Precondition failed: it is another version")),
     }
-    if let Some(text) = digest(door, connection, &object, headers).await? {
-        put(&mut head, DIGEST, &text);
+    if let Some((name, text)) = digest(door, connection, &object, headers).await? {
+        put(&mut head, name, &text);
     }
     if let Object::Recording { file, .. } = &object
         && file.missing > 0
@@ -266,23 +273,23 @@ fn directory(text: String) -> Response {
     response(StatusCode::OK, head, Body::from(text))
 }
 
-/// The value of `Digest`, if one is wanted: a known one of those that are wanted most, or else the first of them, computed now.
+/// `Digest` or `Repr-Digest`, if one is wanted: a known one of those that are wanted most, or else the first of them, computed now.
 async fn digest(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
     object: &Object,
     headers: &HeaderMap,
-) -> Result<Option<String>, Failure> {
-    let wanted = wanted(headers);
-    let Some(first) = wanted.first().copied() else { return Ok(None) };
+) -> Result<Option<(HeaderName, String)>, Failure> {
+    let wanted = Wanted::of(headers);
+    let Some(first) = wanted.algorithms.first().copied() else { return Ok(None) };
     let (of, object, door) = (object.clone(), object.clone(), Arc::clone(door));
     let known = door.clone().blocking(connection, move |_| Ok(of.digests())).await?;
-    if let Some(text) = wanted.iter().find_map(|algorithm| known.header(*algorithm)) {
-        return Ok(Some(text));
+    if let Some(header) = wanted.algorithms.iter().find_map(|algorithm| wanted.header(&known, *algorithm)) {
+        return Ok(Some(header));
     }
     let Ok(_place) = Arc::clone(&door.computing).acquire_owned().await else { return Ok(None) };
     let computed = door.clone().blocking(connection, move |stop| object.compute(&door, first, stop)).await?;
-    Ok(computed.header(first))
+    Ok(wanted.header(&computed, first))
 }
 
 /// The parts of a reply with ranges, and what its head says of them.

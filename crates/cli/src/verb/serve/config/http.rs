@@ -45,6 +45,7 @@ impl Key<'_> {
             listen,
             directories: Vec::new(),
             recordings: false,
+            record_uploads: false,
             tls: None,
             copy: ThirdPartyOptions::default(),
             issuers: Vec::new(),
@@ -69,13 +70,14 @@ impl Key<'_> {
                 "state" => options.state = Some(entry.string()?.into()),
                 "token_file" => config.token_file = Some(entry.string()?.into()),
                 "recordings" => options.recordings = entry.flag()?,
+                "record_uploads" => options.record_uploads = entry.flag()?,
                 "root" => {
                     for root in entry.list(MAX_DIRECTORIES)? {
                         options.directories.push(entry.at(root).root()?);
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, recordings, root, state, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, record_uploads, recordings, root, state, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -88,6 +90,9 @@ impl Key<'_> {
         let roots = &options.directories;
         let hint = Hint("add [[http.root]] with name and directory, or recordings = true");
         ensure!(options.recordings || !roots.is_empty(), self.wrong(format_args!("nothing is served{hint}")));
+        let needs = self
+            .wrong(format_args!("record_uploads needs recordings = true: what is uploaded is served there"));
+        ensure!(options.recordings || !options.record_uploads, needs);
         for (at, root) in roots.iter().enumerate() {
             let is_again = roots[..at].iter().any(|other| other.name == root.name);
             let hint = Hint("give each a name of its own");
@@ -255,13 +260,14 @@ mod tests {
     #[test]
     fn the_section_is_read_and_mistakes_are_named() {
         assert_eq!(with("").unwrap(), "None");
-        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'\n[http.copy]\nallow = ['10.0.0.0/8']\nstall = '2s'\nper_host = 3\n[[http.issuer]]\nurl = 'https://i'\naudiences = ['a', 'b']\nbase_path = '/exp'\nkeys = '/k'\nkeep = '3d'").unwrap();
+        let read = with("[http]\nlisten = '127.0.0.1:9'\nrecordings = true\nrecord_uploads = true\n[[http.root]]\nname = 'exp'\ndirectory = '/'\nwrite = true\nrules = 'rfc4918'\n[http.copy]\nallow = ['10.0.0.0/8']\nstall = '2s'\nper_host = 3\n[[http.issuer]]\nurl = 'https://i'\naudiences = ['a', 'b']\nbase_path = '/exp'\nkeys = '/k'\nkeep = '3d'").unwrap();
         for part in [
             "127.0.0.1:9",
             "name: \"exp\"",
             "is_writable: true",
             "rules: Rfc4918",
             "recordings: true",
+            "record_uploads: true",
             "first: 10.0.0.0, bits: 8",
             "stall: 2s",
             "per_host: 3",
@@ -275,6 +281,7 @@ mod tests {
         for (http, why) in [
             ("[http]", "nothing is served"),
             ("[http]\nrecordings = 'yes'", "line 8: recordings: expected true or false"),
+            (&format!("[http]\nrecord_uploads = true\n{root}"), "record_uploads needs recordings = true"),
             ("[http]\nkey = '/k'", "certificate and key belong together"),
             ("[http]\nport = 1", "unknown key; hint: the keys of [http] are"),
             (&format!("{root}{root}"), "two roots are named a"),
