@@ -55,7 +55,9 @@ mod writer;
 pub use activity::CopyActivity;
 pub use client::{Copied, CopyReport, Failed, copy, remote};
 pub use control::Progress;
-pub use fetch::{FetchError, RangeBody, RangeServer, ServedFile, back_off, fetch};
+pub use fetch::{
+    DigestMismatch, FetchError, OrderedDigest, RangeBody, RangeServer, ServedFile, back_off, fetch,
+};
 pub use local::{LocalFile, LocalFiles, local_files};
 pub use manifest::is_temporary;
 pub use message::{Bounds, DestinationSpace, Exists, MeasuredRate, Origin, Side, SourceSizes, TrialResult};

@@ -8,13 +8,13 @@
 //! are equal, as far as both give them. Ctrl-C closes the connection of COPY, which ends it; what a server has left of a file that was not there
 //! before is removed.
 
-use super::download::{WANTED, digest_numbers};
+use super::download::digest_numbers;
 use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
 use super::{SETTLE_TIME, WebClient, begin_error, fetch_error};
 use crate::remote::digests::DigestSet;
 use crate::remote::reply::{RemoteBody, RemoteReply};
-use crate::remote::source::find;
+use crate::remote::source::{WANTED, find};
 use crate::remote::url::RemoteUrl;
 use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};

@@ -3,17 +3,18 @@
 use super::body::WebBody;
 use super::listing::Listing;
 use super::{WebClient, begin_error, fetch_error};
-use crate::remote::digests::{Algorithm, DigestSet};
+use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use crate::remote::reply::RemoteReply;
 use crate::remote::session::RemoteSession;
-use crate::remote::source::{Found, find};
+use crate::remote::source::{Found, WANTED, find};
 use crate::remote::url::RemoteUrl;
 use crate::remote::version::SourceVersion;
 use axum::http::header::{CONTENT_RANGE, HeaderName, HeaderValue, IF_MATCH, IF_RANGE, RANGE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use ring::digest::{Context, SHA256};
 use skyhaul_transfer::copy::{
-    CopyOptions, CopyReport, Failed, FetchError, Progress, RangeBody, RangeServer, ServedFile, fetch,
+    CopyOptions, CopyReport, DigestMismatch, Failed, FetchError, OrderedDigest, Progress, RangeBody,
+    RangeServer, ServedFile, fetch,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -22,8 +23,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The digests asked for. Both can be combined from the digests of ranges; the more common one is first.
-pub(super) const WANTED: &str = "adler32,crc32c";
 /// Time for the server to say what it has, with its digest.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
 
@@ -32,6 +31,26 @@ struct WebFile {
     url: RemoteUrl,
     version: SourceVersion,
     size: u64,
+    digests: DigestSet,
+}
+
+/// A digest of all bytes in order, and what the server says that it is.
+struct WebDigest {
+    digester: Digester,
+    stated: DigestSet,
+}
+
+impl OrderedDigest for WebDigest {
+    fn update(&mut self, bytes: &[u8]) {
+        self.digester.update(bytes);
+    }
+
+    fn compare(self: Box<Self>) -> Result<(), DigestMismatch> {
+        let found = self.digester.finish();
+        let Some(algorithm) = self.stated.differs_from(&found) else { return Ok(()) };
+        let text = |set: &DigestSet| set.header(algorithm).unwrap_or_default();
+        Err(DigestMismatch { expected: text(&self.stated), found: text(&found) })
+    }
 }
 
 impl WebClient {
@@ -132,7 +151,7 @@ impl WebClient {
             return Err(FetchError::Final(format!("{url}: the server does not say how long it is")));
         };
         let served = served(url, &found, size);
-        let file = WebFile { url: url.clone(), version: found.version, size };
+        let file = WebFile { url: url.clone(), version: found.version, size, digests: found.digests };
         let has_ranges = match served.has_ranges || size <= options.tuning.range || options.verify {
             true => served.has_ranges,
             false => self.retried(is_over, &mut || self.sends_ranges(&file, is_over))?,
@@ -219,8 +238,11 @@ fn served(url: &RemoteUrl, found: &Found, size: u64) -> ServedFile {
     for digest in [adler32, crc32c] {
         identity.update(format!("{digest:?}\0").as_bytes());
     }
+    for other in [Algorithm::Md5, Algorithm::Sha256] {
+        identity.update(found.digests.header(other).unwrap_or_default().as_bytes());
+    }
     // Where nothing of the bytes is known, another path is another file.
-    if etag.is_none() && adler32.is_none() && crc32c.is_none() {
+    if etag.is_none() && found.digests.algorithms().next().is_none() {
         identity.update(url.to_string().as_bytes());
     }
     let identity = identity.finish();
@@ -277,5 +299,12 @@ impl RangeServer for Download<'_> {
         let found = found.map_err(|failure| fetch_error(&failure))?;
         self.client.put_back(session);
         if file.version.is(&found.version) { Ok(()) } else { Err(changed()) }
+    }
+
+    fn ordered_digest(&self, number: usize) -> Option<Box<dyn OrderedDigest>> {
+        let stated = &self.files.get(number)?.digests;
+        let algorithms: Vec<Algorithm> = stated.algorithms().collect();
+        let (digester, stated) = (Digester::new(algorithms.iter().copied()), stated.clone());
+        (!algorithms.is_empty()).then(|| Box::new(WebDigest { digester, stated }) as Box<dyn OrderedDigest>)
     }
 }

@@ -7,16 +7,18 @@
 //! ```
 //!
 //! Such a server sends no checksum with a range. So a file is compared as a whole, with the CRC-32C or Adler-32 that the server has for it,
-//! before it gets its name; where it has neither, that the file is still the same version is all that can be known. A server without ranges
+//! before it gets its name; or with another digest, which needs its bytes in order (`ordered`). Where it has none, that the file is still the same
+//! version is all that can be known. A server without ranges
 //! sends a file from the start each time; what an earlier attempt proved is not written again.
 //!
 //! Limits: those of [`back_off`].
 
 mod compare;
+mod ordered;
 mod server;
 mod work;
 
-pub use server::{FetchError, RangeBody, RangeServer, ServedFile, back_off};
+pub use server::{DigestMismatch, FetchError, OrderedDigest, RangeBody, RangeServer, ServedFile, back_off};
 
 use super::client::{CopyReport, local_into, report};
 use super::control::{Outcome, POLL_INTERVAL, Progress, SessionState};
@@ -34,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use work::{Job, Work, Workers, present};
+use work::{Job, Summed, Work, Workers, present};
 
 /// Ranges that are asked for in one request.
 const MAX_RANGES_PER_JOB: u64 = 16;
@@ -99,6 +101,7 @@ pub fn fetch(
     let has_none = |done: &&Done| {
         let file = files.get(done.file).filter(|_| done.error.is_none() && !done.kept);
         file.is_some_and(|file| file.crc32c.is_none() && file.adler32.is_none())
+            && !workers.is_ordered(done.file)
     };
     let path = |done: &Done| outcome.entries.get(done.file).map(|entry| entry.path.path());
     let unchecked = outcome.done.iter().filter(has_none).filter_map(path);
@@ -342,6 +345,16 @@ impl<'a> Fetcher<'a> {
                     }
                 }
             }
+            (None, None) if self.workers.is_ordered(number) => {
+                match self.workers.compare(number, file.size.div_ceil(self.shared.tuning.range)) {
+                    Some(Ok(())) => WriteOrder::Sent { file: number, digest: None },
+                    Some(Err(DigestMismatch { expected, found })) => {
+                        let error = format!("CHECKSUM MISMATCH: {expected} at the source, {found} arrived");
+                        WriteOrder::Spoiled { file: number, error }
+                    }
+                    None => return self.job(number, Work::SumRest),
+                }
+            }
             (None, None) if state.is_confirmed => WriteOrder::Sent { file: number, digest: None },
             (None, None) => {
                 state.is_confirmed = true;
@@ -365,7 +378,7 @@ impl<'a> Fetcher<'a> {
                 }
                 ReceiverEvent::Found { file, found } => {
                     let theirs = self.files[file].crc32c;
-                    self.compared(file, (found, theirs), "CRC-32C");
+                    self.compared(file, found.map(|found| DigestMismatch::between("CRC-32C", found, theirs)));
                 }
                 ReceiverEvent::Again { .. } => {}
             }
@@ -382,7 +395,7 @@ impl<'a> Fetcher<'a> {
         Ok(())
     }
 
-    fn settle(&mut self, job: Job, result: Result<Option<u32>, FetchError>) -> io::Result<()> {
+    fn settle(&mut self, job: Job, result: Result<Option<Summed>, FetchError>) -> io::Result<()> {
         let number = job.file;
         let ranges = self.shared.watch.ranges.load(Ordering::Relaxed);
         if ranges > self.seen_ranges {
@@ -399,7 +412,13 @@ impl<'a> Fetcher<'a> {
                     (Work::SumFile, found) => {
                         let theirs = self.files[number].adler32;
                         let found = found.ok_or_else(|| "its size changed".to_owned());
-                        self.compared(number, (found, theirs), "Adler-32");
+                        self.compared(
+                            number,
+                            found.map(|found| match found {
+                                Summed::Adler32(found) => DigestMismatch::between("Adler-32", found, theirs),
+                                Summed::Ordered(compared) => compared,
+                            }),
+                        );
                     }
                     _ if state.pending == 0 => self.complete(number),
                     _ => {}
@@ -424,6 +443,7 @@ impl<'a> Fetcher<'a> {
 
     /// The ranges written so far stay for the next copy.
     fn lost(&self, file: usize, text: &str) {
+        self.workers.forget(file);
         self.shared.orders.push(WriteOrder::Lost { file, error: shown(text) });
     }
 
@@ -433,6 +453,7 @@ impl<'a> Fetcher<'a> {
     }
 
     fn failed(&mut self, number: usize, failure: impl Into<Failure>) {
+        self.workers.forget(number);
         self.shared.files.end(number);
         self.done.push(Done::failed(number, failure.into()));
     }

@@ -5,6 +5,7 @@ use super::super::flows::Check;
 use super::super::message::Exists;
 use super::super::target::Target;
 use super::Fetcher;
+use super::server::DigestMismatch;
 use super::work::Work;
 use skyhaul_core::hint::Hint;
 use std::io;
@@ -16,6 +17,7 @@ impl Fetcher<'_> {
         match (file.crc32c, file.adler32) {
             (Some(_), _) => self.shared.checks.push(Check::Whole { file: number, target }),
             (None, Some(_)) => self.job(number, Work::SumFile),
+            (None, None) if self.workers.is_ordered(number) => self.job(number, Work::SumFile),
             (None, None) if self.rules.exists == Exists::Replace && !self.rules.verify => {
                 self.wanted_again(number, target);
             }
@@ -30,30 +32,26 @@ impl Fetcher<'_> {
         }
     }
 
-    pub(super) fn compared(
-        &mut self,
-        number: usize,
-        (mine, theirs): (Result<u32, String>, Option<u32>),
-        what: &str,
-    ) {
-        match mine {
-            Ok(mine) if Some(mine) == theirs => {
+    /// The file that is there is that of the server, or why not; or it cannot be read.
+    pub(super) fn compared(&mut self, number: usize, found: Result<Result<(), DigestMismatch>, String>) {
+        match found {
+            Ok(Ok(())) => {
                 let crc = self.files[number].crc32c;
                 self.shared.files.end(number);
+                self.workers.forget(number);
                 self.kept(number, crc);
             }
-            Ok(mine) if self.rules.verify => {
-                let theirs = theirs.unwrap_or_default();
-                self.failed(
-                    number,
-                    format!("differs: {what} {theirs:08x} at the source, {mine:08x} at the destination"),
-                );
+            Ok(Err(DigestMismatch { expected, found })) if self.rules.verify => {
+                let text = format!("differs: {expected} at the source, {found} at the destination");
+                self.failed(number, text);
             }
-            Ok(_) if self.rules.exists == Exists::Replace => match self.shared.files.find(number as u64) {
-                Ok(target) => self.wanted_again(number, target),
-                Err(why) => self.failed(number, &io::Error::from(why)),
-            },
-            Ok(_) => self.failed(number, destination::differs().to_string()),
+            Ok(Err(_)) if self.rules.exists == Exists::Replace => {
+                match self.shared.files.find(number as u64) {
+                    Ok(target) => self.wanted_again(number, target),
+                    Err(why) => self.failed(number, &io::Error::from(why)),
+                }
+            }
+            Ok(Err(_)) => self.failed(number, destination::differs().to_string()),
             Err(error) => self.failed(number, format!("cannot be read at the destination: {error}")),
         }
     }

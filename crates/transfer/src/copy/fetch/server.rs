@@ -54,6 +54,36 @@ pub trait RangeBody {
     fn read(&mut self, into: &mut [u8], is_over: &dyn Fn() -> bool) -> Result<(), FetchError>;
 }
 
+/// A digest of a file that is not what the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestMismatch {
+    /// With its algorithm, as the server has it.
+    pub expected: String,
+    /// The same of the bytes.
+    pub found: String,
+}
+
+impl DigestMismatch {
+    /// Compares a checksum of 32 bits with that of the server.
+    pub(super) fn between(what: &str, found: u32, theirs: Option<u32>) -> Result<(), Self> {
+        let theirs = theirs.unwrap_or_default();
+        let differs = || Self { expected: format!("{what} {theirs:08x}"), found: format!("{found:08x}") };
+        if found == theirs { Ok(()) } else { Err(differs()) }
+    }
+}
+
+/// A digest that can only be computed of all bytes of a file in order, and what it must be.
+pub trait OrderedDigest: Send {
+    /// The next bytes.
+    fn update(&mut self, bytes: &[u8]);
+
+    /// Those were all.
+    ///
+    /// # Errors
+    /// The digest is another one.
+    fn compare(self: Box<Self>) -> Result<(), DigestMismatch>;
+}
+
 /// A server that files are fetched from, by several threads.
 pub trait RangeServer: Sync {
     /// Asks for a range of file `number`, as [`fetch`](super::fetch()) was given it; `None`: for all of it.
@@ -72,6 +102,11 @@ pub trait RangeServer: Sync {
     /// # Errors
     /// It has not, or does not answer.
     fn confirm(&self, number: usize, is_over: &dyn Fn() -> bool) -> Result<(), FetchError>;
+
+    /// Another digest of file `number`, if the server gives neither its CRC-32C nor its Adler-32.
+    fn ordered_digest(&self, _number: usize) -> Option<Box<dyn OrderedDigest>> {
+        None
+    }
 }
 
 /// The time to wait after so many attempts that failed, of which the last one was told to wait for `asked`; `None`: there were enough.
