@@ -9,7 +9,7 @@
 //! or has more bytes than were sent.
 
 use super::digests::{Algorithm, DigestSet, Digester, expected};
-use super::failure::Failure;
+use super::failure::{Failure, Retry};
 use super::progress::{Progress, Step};
 use super::reply::RemoteReply;
 use super::session::{MakeBody, RemoteSession};
@@ -136,14 +136,19 @@ pub(crate) async fn put(
             }
         });
     };
-    let reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+    let mut reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+    // The destination closed a connection that was kept before it took anything: the body is whole, and goes over a new one.
+    let is_lost = reply.as_ref().is_err_and(|failure| failure.retry() == Retry::Reconnect);
+    if is_lost && destination.was_kept() && !sent.has_begun() {
+        reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+    }
     let reply = reply.map_err(|failure| sent.own_failure().unwrap_or(failure))?;
     if !matches!(reply.status.as_u16(), 200 | 201 | 204) {
         sent.refuse(reply.status);
         return Err(destination.refusal(reply).await);
     }
-    destination.keep(reply);
     sent.accept();
+    destination.keep_without_body(reply).await;
     Ok(())
 }
 
@@ -335,6 +340,10 @@ impl HttpBody for Departing {
             Some(Err(error)) => *lock(&self.sent.own_failure) = Some(error.to_string()),
         }
         Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0 && self.digester.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// The task of a connection, ended when this is dropped.
 pub(crate) struct Wire(pub(crate) JoinHandle<()>);
@@ -55,6 +56,22 @@ impl RemoteReply {
         }
         all.truncate(most);
         all
+    }
+
+    /// Reads the rest of its body; `false` if that is longer than `most` bytes, takes longer, or breaks.
+    pub(super) async fn is_drained(&mut self, most: usize, limit: Duration) -> bool {
+        let all = async {
+            let mut bytes = 0;
+            while bytes <= most {
+                match poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
+                    None => return true,
+                    Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, Bytes::len),
+                    Some(Err(_)) => return false,
+                }
+            }
+            false
+        };
+        timeout(limit, all).await.unwrap_or(false)
     }
 
     /// A header as text.

@@ -41,6 +41,9 @@ const MAX_REDIRECTS: usize = 10;
 /// Bytes of a refusal that are repeated, and how long they are waited for.
 const REFUSAL_BYTES: usize = 1024;
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of the body of a reply that are read so that its connection can be used again, and how long they are waited for.
+const DRAINED_BYTES: usize = 16 << 10;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that are read of a connection at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Shortest text that is taken to be a secret, and not a word.
@@ -166,6 +169,8 @@ pub(crate) struct RemoteSession {
     passed: HeaderMap,
     progress: Arc<Progress>,
     kept: Option<Open>,
+    /// The last request went over a connection that was kept.
+    was_kept: bool,
 }
 
 /// Makes the body of a request; again when it is redirected.
@@ -181,7 +186,7 @@ impl RemoteSession {
         progress: &Arc<Progress>,
     ) -> Self {
         let (access, progress) = (Arc::clone(access), Arc::clone(progress));
-        Self { access, side, url: url.clone(), passed: passed.clone(), progress, kept: None }
+        Self { access, side, url: url.clone(), passed: passed.clone(), progress, kept: None, was_kept: false }
     }
 
     /// The reply to a request without a body, at most after redirects.
@@ -260,15 +265,15 @@ impl RemoteSession {
             .target()
             .parse()
             .map_err(|_| Failure::bad(format_args!("the URL of the {side} cannot be used")))?;
-        let mut kept =
-            self.kept.take().filter(|open| open.to.is_same_server(url) && request.body().is_end_stream());
+        let mut kept = self.kept.take().filter(|open| open.to.is_same_server(url));
         let is_ready = match &mut kept {
             Some(open) => open.sender.ready().await.is_ok(),
             None => false,
         };
+        self.was_kept = is_ready;
         // A server may close a connection that was kept while the next request is on its way: what changes nothing when it is sent twice
-        // is sent again (RFC 9112, 9.3.1).
-        let is_repeatable = is_ready && request.method().is_idempotent();
+        // is sent again (RFC 9112, 9.3.1). A body may have begun: it is for whoever made it to send it again.
+        let is_repeatable = is_ready && request.method().is_idempotent() && request.body().is_end_stream();
         let again = is_repeatable.then(|| without_body(&request));
         let mut open = match kept.filter(|_| is_ready) {
             Some(open) => open,
@@ -335,13 +340,24 @@ impl RemoteSession {
         Ok(Open { to: url.clone(), sender, _wire: wire })
     }
 
+    /// Whether the last request went over a connection that was kept: its server may have closed it meanwhile.
+    pub(crate) fn was_kept(&self) -> bool {
+        self.was_kept
+    }
+
+    /// Keeps the connection of a reply whose body says nothing that is needed, after reading it, if it is short and comes soon.
+    pub(crate) async fn keep_without_body(&mut self, mut reply: RemoteReply) {
+        if closes(&reply)
+            || (!reply.body.is_end_stream() && !reply.is_drained(DRAINED_BYTES, DRAIN_TIMEOUT).await)
+        {
+            return;
+        }
+        self.kept = reply.open;
+    }
+
     /// Keeps the connection of a reply that has no more body, for the next request.
     pub(crate) fn keep(&mut self, reply: RemoteReply) {
-        let closes = reply
-            .headers
-            .get(CONNECTION)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"));
-        if reply.body.is_end_stream() && !closes {
+        if reply.body.is_end_stream() && !closes(&reply) {
             self.kept = reply.open;
         }
     }
@@ -403,6 +419,11 @@ impl RemoteSession {
         secrets.sort_by_key(|word| std::cmp::Reverse(word.len()));
         secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
     }
+}
+
+/// Whether the server closes the connection after this reply.
+fn closes(reply: &RemoteReply) -> bool {
+    reply.headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
 /// The same request; it has no body.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 /// What it does after a request.
@@ -23,6 +25,8 @@ pub(crate) enum Act {
     Trickle(Vec<u8>),
     /// Sends the first, reads so many bytes of a body, and sends the second.
     Take(&'static str, usize, &'static str),
+    /// The same, and closes without a word.
+    TakeAndEnd(&'static str, usize, &'static str),
 }
 
 impl Peer {
@@ -34,13 +38,16 @@ impl Peer {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let (address, heads) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
         let (answer, seen) = (Arc::new(answer), Arc::clone(&heads));
+        let connections = Arc::<AtomicUsize>::default();
+        let opened = Arc::clone(&connections);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                opened.fetch_add(1, Ordering::Relaxed);
                 let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
                 std::thread::spawn(move || serve(stream, &*answer, &seen));
             }
         });
-        Self { address, heads }
+        Self { address, heads, connections }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -49,6 +56,11 @@ impl Peer {
 
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// How many requests of this method came.
@@ -86,16 +98,21 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&str) -> Act, seen: &Mutex<Vec<S
                 return;
             }
             Act::Take(first, bytes, last) => {
-                let _ = stream.write_all(first.as_bytes());
-                let mut body = vec![0; bytes];
-                let _ = stream.read_exact(&mut body);
-                let _ = stream.write_all(last.as_bytes());
+                take(&mut stream, (first, bytes, last));
                 if last.is_empty() {
                     return;
                 }
             }
+            Act::TakeAndEnd(first, bytes, last) => return take(&mut stream, (first, bytes, last)),
         }
     }
+}
+
+fn take(stream: &mut TcpStream, (first, bytes, last): (&str, usize, &str)) {
+    let _ = stream.write_all(first.as_bytes());
+    let mut body = vec![0; bytes];
+    let _ = stream.read_exact(&mut body);
+    let _ = stream.write_all(last.as_bytes());
 }
 
 /// A reply of a source: the head, and for GET these bytes behind it.

@@ -6,8 +6,10 @@ use crate::third_party::peer::{Act, Peer};
 use crate::third_party::with_token;
 use crate::webdav::{Files, address, bytes};
 use rustix::process::Signal;
+use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const LEAVE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -279,4 +281,70 @@ fn an_upload_that_is_interrupted_leaves_nothing_and_is_sent_again() {
     let report = job.finish().expect(1).json();
     assert!(error(&report).contains("the file changed while it was sent"), "{report}");
     assert!(!files.root.join("f").exists());
+}
+
+/// A server with which many small files are put; `put` is its answer to the PUT of this number, if it is the first one for its path.
+fn many(put: impl Fn(usize) -> Act + Send + Sync + 'static) -> Peer {
+    let (puts, there) = (AtomicUsize::new(0), Mutex::new(HashSet::new()));
+    Peer::start(move |head| {
+        let path = head.split(' ').nth(1).unwrap().to_owned();
+        match head.split(' ').next().unwrap() {
+            "PUT" => {
+                let number = puts.fetch_add(1, Ordering::Relaxed);
+                if there.lock().unwrap().insert(path) { put(number) } else { Act::Take(LEAVE, SMALL, MADE) }
+            }
+            "HEAD" if there.lock().unwrap().contains(&path) => {
+                Act::Say(format!("HTTP/1.1 200 OK\r\nContent-Length: {SMALL}\r\n\r\n").into_bytes())
+            }
+            "HEAD" => Act::Say(b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            _ => Act::Say(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        }
+    })
+}
+
+const SMALL: usize = 1000;
+const FILES: usize = 60;
+
+#[test]
+fn files_of_one_job_share_connections() {
+    let here = Here::new();
+    std::fs::create_dir(here.at("t")).unwrap();
+    for file in 0..FILES {
+        std::fs::write(here.at(&format!("t/f{file}")), vec![file as u8; SMALL]).unwrap();
+    }
+    let copy = |peer: &Peer| {
+        let report = here.copy(&format!("@/t/ http://{}/d/ --streams 3", peer.address), 0);
+        assert_eq!(
+            (number(&report["files"]), number(&report["moved_bytes"])),
+            (FILES as u64, 60_000),
+            "{report}"
+        );
+        assert_eq!(peer.count("DELETE"), 0);
+    };
+    // One for each stream; HEAD, PUT and HEAD of all files follow each other there.
+    let peer = many(|_| Act::Take(LEAVE, SMALL, MADE));
+    copy(&peer);
+    assert_eq!(peer.count("PUT"), FILES);
+    assert!(peer.connections() <= 3, "{} connections", peer.connections());
+    // A reply with a body says nothing that is needed, and is read.
+    let peer = many(|_| Act::Take(LEAVE, SMALL, "HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\n:-)\n"));
+    copy(&peer);
+    assert!(peer.connections() <= 3, "{} connections", peer.connections());
+    // One that says that it closes, and one that closes without a word after each file.
+    const CLOSES: &str = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for last in [CLOSES, MADE] {
+        let peer = many(move |_| Act::TakeAndEnd(LEAVE, SMALL, last));
+        copy(&peer);
+        assert_eq!(peer.count("PUT"), FILES);
+        let connections = peer.connections();
+        assert!((FILES..=2 * FILES + 3).contains(&connections), "{connections} connections");
+    }
+    // One that closes when the next file comes, before it has taken anything: it is sent again at once.
+    let peer = many(|number| match number % 4 {
+        2 => Act::End(Vec::new()),
+        _ => Act::Take(LEAVE, SMALL, MADE),
+    });
+    copy(&peer);
+    let (puts, connections) = (peer.count("PUT"), peer.connections());
+    assert!(puts > FILES && connections <= 3 + puts - FILES, "{puts} PUT on {connections} connections");
 }
