@@ -360,6 +360,49 @@ def test_tls(skyhaul, data, tmp_path):
         site.end()
 
 
+def certified(certificate, key):
+    """A new key, and its own certificate for this host."""
+    call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)  # fmt: skip
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(skyhaul, tmp_path):
+    del skyhaul  # it is there
+    program("openssl", "openssl")
+    program("curl", "curl")
+    certificate, key, old, new = (tmp_path / name for name in ("cert.pem", "key.pem", "old.pem", "new.pem"))
+    certified(certificate, key)
+    shutil.copy(certificate, old)
+    site = Site(tmp_path, f'certificate = "{certificate}"\nkey = "{key}"')
+
+    def is_trusted(authority):
+        words = ("curl", "--silent", "--fail", "--cacert", str(authority), "--output", "/dev/null", f"{site.url}/")
+        return subprocess.run(words, check=False, timeout=120).returncode == 0
+
+    def wait_until(what):
+        end = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < end, site.log.read_text()
+            time.sleep(0.1)
+
+    try:
+        assert is_trusted(old)
+        # One after the other, as tools that renew do: until both are there, the old pair stays.
+        certified(new, tmp_path / "new.key")
+        shutil.copy(new, certificate)
+        wait_until(lambda: is_trusted(old) and "stays in use" in site.log.read_text())
+        shutil.copy(tmp_path / "new.key", key)
+        wait_until(lambda: is_trusted(new))
+        assert not is_trusted(old)
+        certificate.write_text("no certificate")
+        wait_until(lambda: is_trusted(new) and "is not a valid certificate" in site.log.read_text())
+        certificate.unlink()
+        wait_until(lambda: is_trusted(new) and site.log.read_text().count("stays in use") >= 3)
+        assert "PRIVATE KEY" not in site.log.read_text()
+    finally:
+        site.end()
+
+
 # Copies between servers may connect to this host.
 INSIDE = 'copy = { allow = ["127.0.0.1"] }'
 
