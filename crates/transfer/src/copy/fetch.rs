@@ -327,43 +327,6 @@ impl<'a> Fetcher<'a> {
         self.workers.jobs.push(Job { file: number, work });
     }
 
-    /// All ranges of a file have come.
-    fn complete(&mut self, number: usize) {
-        let (file, state) = (&self.files[number], &mut self.states[number]);
-        let order = match (file.crc32c, file.adler32) {
-            (Some(crc), _) => WriteOrder::Sent { file: number, digest: Some(crc) },
-            (None, Some(expected)) => {
-                let ranges = file.size.div_ceil(self.shared.tuning.range);
-                match self.workers.adler32(number, ranges) {
-                    Some(found) if found == expected => WriteOrder::Sent { file: number, digest: None },
-                    found => {
-                        let found = found.unwrap_or_default();
-                        let error = format!(
-                            "CHECKSUM MISMATCH: Adler-32 {expected:08x} at the source, {found:08x} arrived"
-                        );
-                        WriteOrder::Spoiled { file: number, error }
-                    }
-                }
-            }
-            (None, None) if self.workers.is_ordered(number) => {
-                match self.workers.compare(number, file.size.div_ceil(self.shared.tuning.range)) {
-                    Some(Ok(())) => WriteOrder::Sent { file: number, digest: None },
-                    Some(Err(DigestMismatch { expected, found })) => {
-                        let error = format!("CHECKSUM MISMATCH: {expected} at the source, {found} arrived");
-                        WriteOrder::Spoiled { file: number, error }
-                    }
-                    None => return self.job(number, Work::SumRest),
-                }
-            }
-            (None, None) if state.is_confirmed => WriteOrder::Sent { file: number, digest: None },
-            (None, None) => {
-                state.is_confirmed = true;
-                return self.job(number, Work::Confirm);
-            }
-        };
-        self.shared.orders.push(order);
-    }
-
     /// What the threads have done.
     fn turn(&mut self) -> io::Result<()> {
         let mut event = self.shared.events.pop(POLL_INTERVAL);

@@ -1,7 +1,7 @@
-//! Files that are there already: their checksum here, beside that of the server.
+//! Checksums beside those of the server: of files that have come, and of those that are there already.
 
 use super::super::destination::{self, Verdict};
-use super::super::flows::Check;
+use super::super::flows::{Check, WriteOrder};
 use super::super::message::Exists;
 use super::super::target::Target;
 use super::Fetcher;
@@ -12,6 +12,43 @@ use std::io;
 use std::sync::Arc;
 
 impl Fetcher<'_> {
+    /// All ranges of a file have come.
+    pub(super) fn complete(&mut self, number: usize) {
+        let (file, state) = (&self.files[number], &mut self.states[number]);
+        let order = match (file.crc32c, file.adler32) {
+            (Some(crc), _) => WriteOrder::Sent { file: number, digest: Some(crc) },
+            (None, Some(expected)) => {
+                let ranges = file.size.div_ceil(self.shared.tuning.range);
+                match self.workers.adler32(number, ranges) {
+                    Some(found) if found == expected => WriteOrder::Sent { file: number, digest: None },
+                    found => {
+                        let found = found.unwrap_or_default();
+                        let error = format!(
+                            "CHECKSUM MISMATCH: Adler-32 {expected:08x} at the source, {found:08x} arrived"
+                        );
+                        WriteOrder::Spoiled { file: number, error }
+                    }
+                }
+            }
+            (None, None) if self.workers.is_ordered(number) => {
+                match self.workers.compare(number, file.size.div_ceil(self.shared.tuning.range)) {
+                    Some(Ok(())) => WriteOrder::Sent { file: number, digest: None },
+                    Some(Err(DigestMismatch { expected, found })) => {
+                        let error = format!("CHECKSUM MISMATCH: {expected} at the source, {found} arrived");
+                        WriteOrder::Spoiled { file: number, error }
+                    }
+                    None => return self.job(number, Work::SumRest),
+                }
+            }
+            (None, None) if state.is_confirmed => WriteOrder::Sent { file: number, digest: None },
+            (None, None) => {
+                state.is_confirmed = true;
+                return self.job(number, Work::Confirm);
+            }
+        };
+        self.shared.orders.push(order);
+    }
+
     pub(super) fn compare(&mut self, number: usize, target: Arc<Target>) {
         let file = &self.files[number];
         match (file.crc32c, file.adler32) {
