@@ -18,8 +18,17 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
+        Self::with(|root| std::fs::create_dir(root).unwrap())
+    }
+
+    /// It serves this directory, on another disk.
+    pub(crate) fn of(directory: &Path) -> Self {
+        Self::with(|root| std::os::unix::fs::symlink(directory, root).unwrap())
+    }
+
+    fn with(root: impl FnOnce(&Path)) -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        std::fs::create_dir(directory.path().join("root")).unwrap();
+        root(&directory.path().join("root"));
         let (server, port) = Self::serve(directory.path(), 0);
         Self { directory, server, port }
     }

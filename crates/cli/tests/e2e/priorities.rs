@@ -1,10 +1,10 @@
-//! Recordings come first: at 90 % of a disk's rate, while readers, transfers and a mount ask for all of it, no packet is lost, and
-//! they share the rest.
+//! Recordings come first: at 90 % of a disk's rate, while readers, transfers, a mount and a copy that arrives there ask for all of it, no
+//! packet is lost, and they share the rest.
 //!
 //! The disk is a device of this process with a rate; it serves requests in order of arrival. Nothing here is timed: what
 //! the recording lost is counted, and how far each of the others came.
 
-use crate::copied::Place;
+use crate::copied::{Place, noise};
 use crate::device::Device;
 use crate::mounted::ScanPoint;
 use crate::serve::Serving;
@@ -13,6 +13,7 @@ use crate::webdav::address;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ const FRAME_BYTES: u64 = 8032;
 /// Of each kind: clients of the HTTP port, processes that read the disk.
 const READERS: usize = 4;
 const COPIES: u64 = 4;
+/// Of the file that arrives on the disk.
+const ARRIVING_BYTES: usize = 96 << 20;
 
 /// Somebody who reads all the time, and how far he came.
 struct Greedy {
@@ -144,8 +147,14 @@ fn record(serving: &Serving, name: &str, rate: u64, packets: u64) -> Value {
     serving.call(&format!("station stop {name}")).json()
 }
 
+/// What the files of a directory take on its disk.
+fn stored_bytes(directory: &Path) -> u64 {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    files.map(|file| file.metadata().map_or(0, |status| status.blocks() * 512)).sum()
+}
+
 #[test]
-fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_transfers_and_a_mount() {
+fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_copies_and_a_mount() {
     let site = Site::new(1);
     let device = match Device::slow(&site.disks[0], 640 << 20) {
         Ok(device) => device,
@@ -180,6 +189,11 @@ fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_transfers_and
     for copy in 0..COPIES {
         serving.call(&format!("transfers add old c{copy}:in{copy}")).expect(0);
     }
+    let arriving = disk.join(".arriving");
+    std::fs::create_dir(&arriving).unwrap();
+    let there = Place::of(&arriving);
+    std::fs::write(there.at("long"), noise(ARRIVING_BYTES)).unwrap();
+    let copy = there.start(&format!("{} 127.0.0.1:in --flows 4", there.at("long").display()));
     let before = device.moved();
     let new = record(&serving, "new", RECORD_RATE, RECORD_RATE * SECONDS / FRAME_BYTES);
     let after = device.moved();
@@ -201,7 +215,9 @@ fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_transfers_and
     for one in &greedy {
         wait_for(&format!("bytes for {}", one.what), || (one.bytes() > 1 << 20).then_some(()));
     }
+    wait_for("bytes of the copy that arrives", || (stored_bytes(&arriving.join("in")) > 1 << 20).then_some(()));
     device.limit(0);
+    assert_eq!(number(&copy.finish().expect(0).json()["bytes"]), ARRIVING_BYTES as u64);
     for copy in queue() {
         assert_eq!(number(&copy["attempts"]), 1, "{copy}");
     }

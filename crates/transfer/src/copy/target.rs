@@ -8,7 +8,7 @@ use super::message::{Entry, What};
 use super::options::{Account, Tuning};
 use super::range::{NotARange, RangeHead, Runs};
 use skyhaul_core::hint::Hint;
-use skyhaul_io::disk::{Tree, set_size};
+use skyhaul_io::disk::{DiskTurn, Tree, set_size};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
@@ -268,6 +268,10 @@ pub(super) struct PartFile {
     /// Nor is what was written of it to be believed.
     pub(super) spoiled: bool,
     synced: Instant,
+    /// Asked for the next range.
+    pub(super) turn: Option<DiskTurn>,
+    /// Turns of ranges that are in the page cache and not durable.
+    pub(super) turns: Vec<Arc<DiskTurn>>,
     /// All was sent; the sender's digest, if it has one.
     pub(super) sent: Option<Option<u32>>,
 }
@@ -308,6 +312,8 @@ impl PartFile {
             failed: false,
             spoiled: false,
             synced: Instant::now(),
+            turn: None,
+            turns: Vec::new(),
             sent: None,
         })
     }
@@ -319,7 +325,8 @@ impl PartFile {
 
     /// Whether ranges are to become durable.
     pub(super) fn is_due(&self) -> bool {
-        let now = self.failed || self.synced.elapsed() >= SYNC_INTERVAL;
+        let in_turn = !self.turns.is_empty() && self.flying == 0;
+        let now = self.failed || in_turn || self.synced.elapsed() >= SYNC_INTERVAL;
         let may = !self.spoiled && !self.syncing && (self.failed || !self.finishing);
         now && may && self.journal.is_some() && !self.fresh.is_empty()
     }

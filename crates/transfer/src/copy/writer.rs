@@ -7,6 +7,8 @@
 //!
 //! So a file has its name only when it is whole and durable, and a range is in the journal only when it is.
 //!
+//! Where something is recorded to the same disk, a range waits for its turn, in memory that the flows then lack: so the sender slows down.
+//!
 //! **A sync that fails** may have lost what was written since the one before it, and the kernel says so once: the next sync
 //! succeeds. So nothing that it covered is trusted: the file fails, its ranges do not enter the journal, and the next
 //! copy sends them again.
@@ -15,9 +17,9 @@ use super::control::POLL_INTERVAL;
 use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
 use super::message::{Done, Failure};
 use super::target::{PartFile, Target, pieces};
-use skyhaul_io::disk::{Ended, Queue};
+use skyhaul_io::disk::{DiskTurn, Ended, Queue};
 use skyhaul_io::memory::Block;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,10 +35,19 @@ const NO_SPACE: i32 = 28;
 /// A file that has its name, and its digest.
 type Named = (usize, Arc<Target>, Option<u32>);
 
+/// A range that came.
+struct Came {
+    file: usize,
+    range: u64,
+    block: Block,
+    length: usize,
+    crc: u32,
+}
+
 /// The purpose of a request of the queue.
 enum Purpose {
-    Piece { file: usize, range: u64, length: usize },
-    Ranges { file: usize, ranges: Vec<(u64, u32)> },
+    Piece { file: usize, range: u64, length: usize, turn: Arc<DiskTurn> },
+    Ranges { file: usize, ranges: Vec<(u64, u32)>, turns: Vec<Arc<DiskTurn>> },
     File { file: usize },
     Directory { files: Vec<Named> },
 }
@@ -45,6 +56,8 @@ pub(super) struct Writer<'a> {
     shared: &'a ReceiverShared,
     queue: Queue,
     open: HashMap<usize, PartFile>,
+    /// What waits for its turn at the disk, or stands behind another range of its file that does.
+    held: VecDeque<Came>,
     purposes: HashMap<u64, Purpose>,
     next: u64,
     /// Directories with new names, and the files that have them.
@@ -64,6 +77,7 @@ impl<'a> Writer<'a> {
             shared,
             queue,
             open: HashMap::new(),
+            held: VecDeque::new(),
             purposes: HashMap::new(),
             next: 0,
             named: BTreeMap::new(),
@@ -91,6 +105,7 @@ impl<'a> Writer<'a> {
     fn turn(&mut self, more: bool) -> io::Result<()> {
         let idle = self.queue.in_flight() == 0;
         if more {
+            self.write_held();
             if idle {
                 match self.shared.orders.try_pop() {
                     Some(order) => self.take(order),
@@ -160,7 +175,7 @@ impl<'a> Writer<'a> {
         }
         match order {
             WriteOrder::Range { range, block, length, crc, .. } => {
-                self.write(file, range, block, length, crc);
+                self.write(Came { file, range, block, length, crc });
             }
             // Where nothing was written, a file that is made has zeros.
             WriteOrder::Hole { range, crc, .. } => self.written(file, range, crc),
@@ -175,8 +190,44 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Write a range when it is its turn.
+    fn write(&mut self, came: Came) {
+        if self.held.iter().any(|held| held.file == came.file) {
+            return self.held.push_back(came);
+        }
+        if let Some(held) = self.write_in_turn(came) {
+            self.held.push_back(held);
+        }
+    }
+
+    /// Write what waited and whose turn it is now: of each file in the order in which it came.
+    fn write_held(&mut self) {
+        let mut waiting = HashSet::new();
+        for came in std::mem::take(&mut self.held) {
+            let file = came.file;
+            let held = if waiting.contains(&file) { Some(came) } else { self.write_in_turn(came) };
+            if let Some(held) = held {
+                waiting.insert(file);
+                self.held.push_back(held);
+            }
+        }
+    }
+
+    /// Write a range, or return it if it is not its turn at the disk yet.
+    fn write_in_turn(&mut self, came: Came) -> Option<Came> {
+        // That of a file that has failed meanwhile is not written.
+        let landing = self.open.get_mut(&came.file).filter(|landing| !landing.failed)?;
+        match self.shared.watch.turn(&mut landing.turn, &landing.file, came.length as u64) {
+            Ok(Some(turn)) => self.write_now(came, turn),
+            Ok(None) => return Some(came),
+            Err(error) => self.fail(came.file, &error),
+        }
+        None
+    }
+
     /// Write a range; of a file with holes, only what is not zero.
-    fn write(&mut self, file: usize, range: u64, block: Block, length: usize, crc: u32) {
+    fn write_now(&mut self, came: Came, turn: DiskTurn) {
+        let Came { file, range, block, length, crc } = came;
         let Some(landing) = self.open.get_mut(&file) else { return };
         let pieces = if landing.target.is_sparse() {
             pieces(&block[..length])
@@ -190,12 +241,17 @@ impl<'a> Writer<'a> {
         let (offset, view) = (range * landing.target.identity.range, block.into_view(0..length));
         landing.coming.insert(range, (crc, pieces.len()));
         landing.flying += pieces.len();
+        let turn = Arc::new(turn);
+        if turn.is_shared() && !landing.direct {
+            // The page cache would write it when it likes: the turn is over when it is durable.
+            landing.turns.push(Arc::clone(&turn));
+        }
         let (handle, direct) = (landing.file.clone(), landing.direct);
         for piece in pieces {
             let tag = self.next;
             self.next += 1;
             let (at, length) = (offset + piece.start as u64, piece.len());
-            self.purposes.insert(tag, Purpose::Piece { file, range, length });
+            self.purposes.insert(tag, Purpose::Piece { file, range, length, turn: Arc::clone(&turn) });
             self.shared.watch.activity.asked_disk();
             self.queue.write(tag, &handle, at, view.part(piece), direct);
         }
@@ -215,8 +271,9 @@ impl<'a> Writer<'a> {
         for file in due {
             if let Some(landing) = self.open.get_mut(&file) {
                 landing.syncing = true;
-                let (ranges, handle) = (std::mem::take(&mut landing.fresh), landing.file.clone());
-                self.ask(Purpose::Ranges { file, ranges }, &handle);
+                let ranges = std::mem::take(&mut landing.fresh);
+                let (turns, handle) = (std::mem::take(&mut landing.turns), landing.file.clone());
+                self.ask(Purpose::Ranges { file, ranges, turns }, &handle);
             }
         }
         self.open.retain(|_, landing| !landing.is_over());
@@ -233,7 +290,8 @@ impl<'a> Writer<'a> {
         let Some(purpose) = self.purposes.remove(&end.tag) else { return };
         self.shared.watch.activity.disk_answered();
         match (purpose, end.result) {
-            (Purpose::Piece { file, range, length }, result) => {
+            (Purpose::Piece { file, range, length, turn }, result) => {
+                drop(turn);
                 let crc = self.open.get_mut(&file).and_then(|landing| landing.landed(range));
                 match result {
                     Ok(bytes) if bytes >= length => {
@@ -249,7 +307,10 @@ impl<'a> Writer<'a> {
             (Purpose::Ranges { file, .. } | Purpose::File { file }, Err(error)) => {
                 self.unsynced(file, &error);
             }
-            (Purpose::Ranges { file, ranges }, Ok(_)) => self.durable(file, &ranges),
+            (Purpose::Ranges { file, ranges, turns }, Ok(_)) => {
+                drop(turns);
+                self.durable(file, &ranges);
+            }
             (Purpose::File { file }, Ok(_)) => self.name(file),
             (Purpose::Directory { files }, Ok(_)) => files.into_iter().for_each(|named| self.done(named)),
             (Purpose::Directory { files }, Err(error)) => self.unnamed(files, &error),
