@@ -69,7 +69,7 @@ impl Disks {
         let arrived = intake.finish()?;
         assert_eq!((arrived.bytes(), arrived.crc32c()), (bytes.len() as u64, crc32c::crc32c(bytes)));
         // Until here it is no recording for anybody.
-        assert!(crate::recording::ls(&self.disks).is_empty());
+        assert!(crate::recording::ls(&self.disks).iter().all(|known| known.scan != scan));
         arrived.publish()
     }
 
@@ -102,8 +102,8 @@ fn a_file_of_frames_becomes_a_recording_with_its_bytes() {
         assert_eq!((report.verdict, report.findings_total), (Verdict::Whole, 0), "{:?}", report.findings);
         let (ledger, stream) = (&report.ledger, &report.datastreams[0]);
         assert_eq!((ledger.received, ledger.recorded, ledger.never_received), (500, 500, 0));
-        // Whole sets of both threads in each.
-        assert_eq!((stream.chunks, stream.proven), (13, 13));
+        // Whole sets of both threads in each: 21 fit into the 44 KiB to which memory is rounded up.
+        assert_eq!((stream.chunks, stream.proven), (12, 12));
     }
     // The name is taken, also for what belongs to it by name.
     disks.take("scan", &bytes, &[bytes.len()], true).unwrap();
@@ -141,17 +141,8 @@ fn frames_that_are_missing_in_the_file_are_counted_as_missing() {
 #[test]
 fn what_is_out_of_order_is_kept_and_reported() {
     let disks = Disks::new(1);
-    let order: Vec<u32> = (0..200)
-        .map(|n| {
-            if n % 40 == 20 {
-                n + 1
-            } else if n % 40 == 21 {
-                n - 1
-            } else {
-                n
-            }
-        })
-        .collect();
+    // Five frames behind those that follow them.
+    let order: Vec<u32> = (0..45).chain(50..55).chain(45..50).chain(55..200).collect();
     let bytes: Vec<u8> = order.iter().flat_map(|&n| vdif(n, 0, false)).collect();
     disks.take("mixed", &bytes, &[9999], true).unwrap();
     let report = disks.holds("mixed", &bytes);
