@@ -104,6 +104,7 @@ impl From<i32> for With {
 #[repr(i32)]
 pub(crate) enum Helper {
     LookUp = 1,
+    Time = 5,
     Processor = 8,
     Redirect = 23,
     LoadBytes = 26,

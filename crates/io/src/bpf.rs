@@ -464,6 +464,11 @@ impl Words {
         unsafe { word.as_ref() }.load(Ordering::Acquire)
     }
 
+    /// Their first byte, with the right to write all of them.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.first.cast()
+    }
+
     /// All of them.
     #[must_use]
     pub fn all(&self) -> &[AtomicU64] {

@@ -28,6 +28,7 @@
 //! most 2³² - 1 blocks. With `shared` the pool is in a sealed memory file that other processes of the same user may read
 //! ([`peek`]).
 
+use crate::bpf::{Map, Words};
 use skyhaul_core::hint::Hint;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -51,6 +52,8 @@ use peek::{Label, Table};
 
 /// Maximum number of bytes touched before a pool is returned: less than a tenth of a second's work.
 const READY: usize = 32 << 20;
+/// Elements of the kernel's memory are smaller than this.
+const MAX_KERNEL_BLOCK: usize = 1 << 29;
 
 /// Settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,24 @@ impl PoolOptions {
     #[must_use]
     pub fn with_total(total_bytes: u64) -> Self {
         Self { total_bytes, block_bytes: default_block_bytes(total_bytes), shared: false }
+    }
+}
+
+impl PoolOptions {
+    /// Bytes of a block, and number of blocks.
+    fn divided(&self) -> io::Result<(usize, u32)> {
+        let block_bytes = self.block_bytes.max(1).next_multiple_of(ALIGN);
+        let count = self.total_bytes / block_bytes as u64;
+        let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
+        let Some(count) = count else {
+            let text = format!(
+                "a pool of {} bytes cannot hold blocks of {block_bytes} bytes{}",
+                self.total_bytes,
+                Hint("increase --memory, or use a smaller --chunk")
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        Ok((block_bytes, count))
     }
 }
 
@@ -159,17 +180,7 @@ impl Pool {
     /// If no block fits (`InvalidInput`), the machine has too little free memory (`OutOfMemory`, with a hint), or the
     /// mapping fails with a system error.
     pub fn new(options: &PoolOptions) -> io::Result<Pool> {
-        let block_bytes = options.block_bytes.max(1).next_multiple_of(ALIGN);
-        let count = options.total_bytes / block_bytes as u64;
-        let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
-        let Some(count) = count else {
-            let text = format!(
-                "a pool of {} bytes cannot hold blocks of {block_bytes} bytes{}",
-                options.total_bytes,
-                Hint("increase --memory, or use a smaller --chunk")
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        };
+        let (block_bytes, count) = options.divided()?;
         let bytes = block_bytes * count as usize;
         check_available(bytes as u64, "a pool", "use a smaller --memory")?;
         let first = if options.shared { Table::bytes(count) } else { 0 };
@@ -200,6 +211,38 @@ impl Pool {
             std::thread::Builder::new().name("touch".into()).spawn(move || rest.touch_rest(ready))?;
         }
         Ok(pool)
+    }
+
+    /// The same in memory of the kernel, into which its programs place payloads: a block is an element of
+    /// [`PlacementArena::of`](crate::udp::bpf::PlacementArena::of). It is not shared, and has small pages.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); and where the kernel does not permit programs or does not give so much, with a hint.
+    pub fn in_kernel(options: &PoolOptions) -> io::Result<Pool> {
+        let (block_bytes, count) = options.divided()?;
+        if block_bytes >= MAX_KERNEL_BLOCK {
+            let text =
+                format!("memory of the kernel has blocks below 512 MiB{}", Hint("use a smaller --chunk"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        check_available(block_bytes as u64 * u64::from(count), "a pool", "use a smaller --memory")?;
+        let free = ArrayQueue::new(count as usize);
+        (0..count).for_each(|index| drop(free.push(index)));
+        Ok(Pool(Arc::new(Inner {
+            mapping: Mapping::of_kernel(block_bytes, count)?,
+            first: 0,
+            block_bytes,
+            slots: (0..count).map(|_| CachePadded::default()).collect(),
+            free,
+            table: None,
+            touched: AtomicU32::new(count),
+            given_up: AtomicBool::new(false),
+        })))
+    }
+
+    /// The memory of the kernel that it lies in.
+    pub(crate) fn kernel(&self) -> Option<&(Arc<Map>, Arc<Words>)> {
+        self.0.mapping.kernel()
     }
 
     /// Touch and free the blocks from `index` on, while another handle of the pool exists.

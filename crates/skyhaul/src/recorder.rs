@@ -86,8 +86,8 @@ impl Recorder {
     /// The first failure.
     pub fn open(options: RecorderOptions) -> Result<Self, RecorderError> {
         options.writer.check()?;
-        let pool = Pool::new(&options.pool)?;
         let mut receiver = options.receiver;
+        let pool = receiver.pool(&options.pool)?;
         let asked = receiver.learn.format.family().filter(|_| receiver.objects.is_some());
         let family = asked.filter(|family| family.objects() != Objects::Frames);
         if let Some(objects) = &mut receiver.objects {

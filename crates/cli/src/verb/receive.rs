@@ -42,8 +42,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let output = args.output_file.as_deref().map(open_output).transpose()?.map(Output::new);
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
-    let pool = Pool::new(&receiving::pool(&args.common, false))?;
     let mut options = receiving::options(&args.common, args.verify)?;
+    let pool = options.pool(&receiving::pool(&args.common, false))?;
     options.learn.object_bytes = pool.block_bytes() as u64;
     joining.iter().for_each(|joining| joining.adapt(&mut options));
     let mut receiver = Receiver::open(options, pool.clone())?;

@@ -52,6 +52,7 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
         TierArg::Stage => Tier::Stage,
         TierArg::Plain => Tier::Plain,
         TierArg::Ring => Tier::Ring,
+        TierArg::Bpf => Tier::Bpf,
     };
     Ok(ReceiverOptions {
         listen: args.listen.clone(),

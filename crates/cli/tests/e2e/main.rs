@@ -28,6 +28,7 @@ mod limited;
 mod monitor;
 mod mounted;
 mod peers;
+mod placed;
 mod priorities;
 mod probe;
 mod rdma;

@@ -33,9 +33,11 @@
 
 mod emit;
 mod judge;
+mod log;
 
 pub use emit::{PASSED_TO_WAKE, PROCESSOR_BYTES, RuleMap, RuleProgram, count_words, program};
 pub use judge::{RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
+pub use log::{LOG_ENTRIES, LOG_HEAD, LOG_TAIL, LoggedPacket, LoggedRun, log_words};
 
 use super::Reject;
 
@@ -59,6 +61,9 @@ pub const SIZE: usize = 2;
 pub const ANCHOR: usize = 3;
 /// Word of a slot: the end of its farthest unit in bytes. Only of rules with [`PlacementRule::last`].
 pub const HIGH: usize = 4;
+
+/// Word of a slot: the element of the arena that is its memory. Only of rules with [`RuleTarget::Block`].
+pub const BLOCK: usize = 5;
 
 /// How to read a field of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +162,13 @@ pub enum RuleStep {
 pub enum RuleTarget {
     /// Each slot has memory of its own, an element of the arena.
     Slot,
+    /// Each slot has the element that its word [`BLOCK`] names while it is open.
+    Block {
+        /// Size of an element, less than 2²⁹.
+        element_bytes: u32,
+        /// Elements.
+        elements: u32,
+    },
     /// Anywhere in an arena of elements of `element_bytes` bytes that follow each other.
     At {
         /// Where the payload goes.
@@ -239,6 +251,9 @@ pub struct PlacementRule {
     pub parameters: u16,
     /// Whom it wakes when.
     pub wake: RuleWake,
+    /// Words of the log, in which the program notes what became of each packet, in order: a power of two from 2⁸ to 2²⁴. 0:
+    /// there is none. See [`LoggedRun`].
+    pub log: u32,
 }
 
 /// The steps of a rule under construction.
@@ -329,8 +344,24 @@ impl PlacementRule {
     pub fn arena(&self) -> (usize, u32) {
         match self.target {
             RuleTarget::Slot => (self.shape.slot_bytes(), self.shape.slots),
-            RuleTarget::At { element_bytes, elements, .. } => (element_bytes as usize, elements),
+            RuleTarget::Block { element_bytes, elements }
+            | RuleTarget::At { element_bytes, elements, .. } => (element_bytes as usize, elements),
         }
+    }
+
+    /// The same rule, which refuses nothing but empty packets: an engine judges what it does not place.
+    #[must_use]
+    pub fn passing(mut self) -> PlacementRule {
+        for step in &mut self.steps {
+            match step {
+                RuleStep::Within { otherwise, .. }
+                | RuleStep::AtMost { otherwise, .. }
+                | RuleStep::Find { otherwise, .. } => *otherwise = Otherwise::Pass,
+                RuleStep::Let(_) => {}
+            }
+        }
+        (self.repeated, self.refuses) = (Otherwise::Pass, false);
+        self
     }
 
     /// What becomes of a packet for this reason, if [`refuses`](Self::refuses) says no other.
@@ -384,6 +415,9 @@ impl PlacementRule {
         }
         if element < unit_bytes as usize || self.head_bytes > MAX_HEAD_BYTES || self.head_bytes == 0 {
             return Err(BadRule("an element smaller than a unit, or a head that is too long"));
+        }
+        if self.log != 0 && !(self.log.is_power_of_two() && (1 << 8..=1 << 24).contains(&self.log)) {
+            return Err(BadRule("a log whose length is no power of two, too short or too long"));
         }
         if !(1..=63).contains(&self.number_bits) {
             return Err(BadRule("numbers have 1 to 63 bits"));

@@ -7,7 +7,9 @@ use super::family::{FamilyRef, Format, Framed, Known, StreamFormat};
 use super::frame::Framing;
 use super::keyed::{Keyed, KnownKeyed, PacketEnd, VisitKeyed, end_of};
 use super::labelled::{KnownLabelled, VisitLabelled};
+use super::layout::LayoutRule;
 use super::{ejfat, fila10g, lofar, mark5b, spead, vdif};
+use crate::placement::rule::{BadRule, RuleWake};
 use crate::placement::{Geometry, Layout, Reject};
 use std::{any::Any, fmt, str::FromStr};
 
@@ -39,6 +41,16 @@ macro_rules! families {
                 $(families!(@layout $kind, $known, own, self, visitor);)+
                 Err(Reject::NotFrames)
             }
+
+            /// The rule by which the kernel places this stream's packets, in so many slots.
+            ///
+            /// # Errors
+            /// There is no rule for its format, or for such streams: their rate is unknown, or their blocks are too large.
+            pub fn rule(&self, slots: u32, wake: RuleWake) -> Result<LayoutRule, BadRule> {
+                let own: &dyn Any = &*self.own;
+                $(families!(@rule $kind, $known, own, self, slots, wake);)+
+                Err(BadRule("there is none for this format"))
+            }
         }
 
         impl FamilyRef {
@@ -62,6 +74,12 @@ macro_rules! families {
         }
     };
     (@layout keyed, $($rest:tt)*) => {};
+    (@rule frames, $known:ty, $own:ident, $stream:ident, $slots:ident, $wake:ident) => {
+        if let Some(known) = $own.downcast_ref::<$known>() {
+            return known.rule($stream, $slots, $wake);
+        }
+    };
+    (@rule keyed, $($rest:tt)*) => {};
     (@wire frames, $($rest:tt)*) => {};
     (@wire keyed, $known:ty, $family:ident, $visitor:ident) => {
         if $family == <$known as Known>::FAMILY {

@@ -16,10 +16,11 @@ use super::frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread};
 use super::fuzzing::parser::Parser;
 use super::header::{Field, Order};
 use super::inspect::Reader;
-use super::layout::{Keep, Place};
+use super::layout::{Keep, LayoutRule, Place};
 use super::stamps::{Numbering, Stamps};
 use super::trial::{Draw, Trial};
 use super::written::Generator;
+use crate::placement::rule::{BadRule, RuleWake};
 use crate::placement::{Layout, Reject};
 use std::any::Any;
 use std::ops::Deref;
@@ -284,6 +285,14 @@ pub trait Framed: Known {
     /// # Errors
     /// As [`StreamFormat::visit`].
     fn layout(&self, stream: &StreamFormat) -> Result<Self::Layout, Reject>;
+
+    /// The placement rule of this stream, in so many slots.
+    ///
+    /// # Errors
+    /// As [`StreamFormat::rule`].
+    fn rule(&self, _stream: &StreamFormat, _slots: u32, _wake: RuleWake) -> Result<LayoutRule, BadRule> {
+        Err(BadRule("there is none for this format"))
+    }
 }
 
 /// The family's part of a stream [recalled](super::Family::recall) from an index.

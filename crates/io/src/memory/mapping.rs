@@ -4,12 +4,14 @@
 //! first two avoid the translation misses that a write to a block outside the cache otherwise costs; [`Pages::remedy`]
 //! gives the advice to show if the system granted neither.
 
+use crate::bpf::{Map, Words};
 use skyhaul_core::hint::Hint;
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -77,6 +79,7 @@ pub(super) struct Mapping {
     len: usize,
     pages: Pages,
     file: Option<OwnedFd>,
+    kernel: Option<(Arc<Map>, Arc<Words>)>,
 }
 
 // SAFETY: a mapping is plain memory of the process, bound to no thread.
@@ -122,12 +125,26 @@ impl Mapping {
         Self::finish(raw, whole, len, pages, Some(file))
     }
 
+    /// Memory of the kernel for its programs: so many elements, one after the other. It is there from the start.
+    pub(super) fn of_kernel(element_bytes: usize, elements: u32) -> io::Result<Mapping> {
+        let (map, words) = Map::mapped(element_bytes, elements)?;
+        let (base, len) = (words.start(), element_bytes * elements as usize);
+        // The words unmap themselves.
+        let (raw, raw_len, kernel) = (base.cast(), 0, Some((Arc::new(map), Arc::new(words))));
+        Ok(Mapping { raw, raw_len, base, len, pages: Pages::Small, file: None, kernel })
+    }
+
+    /// The memory of the kernel behind it.
+    pub(super) fn kernel(&self) -> Option<&(Arc<Map>, Arc<Words>)> {
+        self.kernel.as_ref()
+    }
+
     /// Another process's memory file, read only. The caller has checked that it cannot shrink.
     pub(super) fn read_only(file: OwnedFd, len: usize) -> io::Result<Mapping> {
         let raw = map_file(file.as_fd(), len, ProtFlags::READ)?;
         let base = NonNull::new(raw.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let raw = base.cast();
-        Ok(Mapping { raw, raw_len: len, base, len, pages: Pages::Small, file: Some(file) })
+        Ok(Mapping { raw, raw_len: len, base, len, pages: Pages::Small, file: Some(file), kernel: None })
     }
 
     fn finish(
@@ -141,7 +158,7 @@ impl Mapping {
         let skip = if file.is_some() { 0 } else { (raw as usize).next_multiple_of(HUGE) - raw as usize };
         let base = NonNull::new(raw.cast::<u8>().wrapping_add(skip)).ok_or(io::ErrorKind::OutOfMemory)?;
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping { raw, raw_len, base, len, pages, file };
+        let mapping = Mapping { raw, raw_len, base, len, pages, file, kernel: None };
         if pages == Pages::Transparent && !cfg!(miri) {
             // SAFETY: the range is our own mapping; the advice changes no contents.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
@@ -224,6 +241,7 @@ impl Mapping {
             len,
             pages: self.pages,
             file: None,
+            kernel: None,
         };
         let base = self.base.as_ptr().wrapping_add(whole);
         self.base = NonNull::new(base).unwrap_or(self.base);

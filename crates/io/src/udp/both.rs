@@ -209,8 +209,7 @@ impl Both {
     /// # Errors
     /// A system error.
     pub fn share_port(&self) -> io::Result<()> {
-        set(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32)
-            .map_err(self.at().failing("set SO_REUSEPORT on"))
+        super::peer::share_port(self.socket.as_fd()).map_err(self.at().failing("set SO_REUSEPORT on"))
     }
 
     /// Have the kernel note of each datagram when it arrived, and with which time to live.

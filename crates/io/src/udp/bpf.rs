@@ -18,14 +18,18 @@
 //!
 //! Limits: root or `CAP_BPF`, Linux 5.12; memory from the kernel, in pages of 4 KiB; elements below 512 MiB, any number of them.
 
+mod log;
+
+pub use log::PlacementLog;
+
 use crate::bpf::{Map, Program, Words, possible_processors};
-use crate::memory::check_available;
 use crate::memory::remote::RemoteMemory;
+use crate::memory::{Pool, check_available};
 use skyhaul_core::bytecode::Step;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::rule::{
-    ARRIVED, PROCESSOR_BYTES, PlacementRule, RuleCounts, RuleMap, SIZE, SLOT_HEAD_WORDS, STATE, count_words,
-    program,
+    ARRIVED, BLOCK, PROCESSOR_BYTES, PlacementRule, RuleCounts, RuleMap, SIZE, SLOT_HEAD_WORDS, STATE,
+    count_words, log_words, program,
 };
 use std::fmt;
 use std::io;
@@ -109,7 +113,7 @@ pub trait PlacedObjects {
 /// Memory in the kernel for payloads, mapped here. Several programs may place in it.
 #[derive(Debug)]
 pub struct PlacementArena {
-    map: Map,
+    map: Arc<Map>,
     words: Arc<Words>,
     element_bytes: usize,
     elements: u32,
@@ -124,7 +128,21 @@ impl PlacementArena {
         let element_bytes = element_bytes.next_multiple_of(8);
         check_available(element_bytes as u64 * u64::from(elements), "memory of the kernel", "use less")?;
         let (map, words) = Map::mapped(element_bytes, elements)?;
-        Ok(PlacementArena { map, words: Arc::new(words), element_bytes, elements })
+        Ok(PlacementArena { map: Arc::new(map), words: Arc::new(words), element_bytes, elements })
+    }
+
+    /// The memory of a [pool of the kernel](Pool::in_kernel): each block is an element. `None` for other pools.
+    #[must_use]
+    pub fn of(pool: &Pool) -> Option<PlacementArena> {
+        let (map, words) = pool.kernel()?;
+        let (element_bytes, elements) = (pool.block_bytes(), pool.blocks() as u32);
+        Some(PlacementArena { map: Arc::clone(map), words: Arc::clone(words), element_bytes, elements })
+    }
+
+    /// Bytes of an element, and number of elements.
+    #[must_use]
+    pub fn elements(&self) -> (u32, u32) {
+        (self.element_bytes as u32, self.elements)
     }
 
     /// A part of it, as memory that peers write.
@@ -152,6 +170,7 @@ pub struct PlacementProgram {
     slots: Words,
     parameters: Words,
     processors: Words,
+    log: Option<PlacementLog>,
 }
 
 impl PlacementProgram {
@@ -180,11 +199,16 @@ impl PlacementProgram {
         let (slots_map, slots) = Map::mapped(words * 8, 1)?;
         let (parameters_map, parameters) = Map::mapped(usize::from(rule.parameters).max(1) * 8, 1)?;
         let (processors_map, processors) = Map::mapped(processors * PROCESSOR_BYTES, 1)?;
+        let log = match rule.log {
+            0 => None,
+            words => Some(Map::mapped(log_words(words) * 8, 1)?),
+        };
         let steps = code.steps(|map| match map {
             RuleMap::Arena => arena.map.number(),
             RuleMap::Slots => slots_map.number(),
             RuleMap::Parameters => parameters_map.number(),
             RuleMap::Processors => processors_map.number(),
+            RuleMap::Log => log.as_ref().map_or(-1, |(map, _)| map.number()),
         });
         let steps: Vec<[u8; 8]> = steps.into_iter().map(Step::octets).collect();
         // The program holds its maps, so their descriptors may be closed.
@@ -194,7 +218,8 @@ impl PlacementProgram {
             _ => CannotPlace::from(error),
         })?;
         let arena = Arc::clone(&arena.words);
-        Ok(PlacementProgram { rule: rule.clone(), program, arena, slots, parameters, processors })
+        let log = log.map(|(_, words)| PlacementLog::new(words, rule.log));
+        Ok(PlacementProgram { rule: rule.clone(), program, arena, slots, parameters, processors, log })
     }
 
     /// Places what arrives at this socket from now on. A connected socket gets packets of its peer only. With `UDP_GRO` on the
@@ -251,6 +276,40 @@ impl PlacementProgram {
             self.slots.set(first + at, 0);
         }
         self.slots.set(first + STATE, number << 1 | u64::from(is_open));
+    }
+
+    /// Empties a slot that is closed, gives it this element of memory, and opens it for this object.
+    pub fn begin_in(&self, slot: u32, number: u64, element: u32) {
+        self.begin(slot, number, false);
+        self.slots.set(slot as usize * self.rule.shape.words() + BLOCK, element.into());
+        self.reopen(slot, number);
+    }
+
+    /// Opens a slot again that was closed for this object, with what has arrived.
+    pub fn reopen(&self, slot: u32, number: u64) {
+        self.slots.set(slot as usize * self.rule.shape.words() + STATE, number << 1 | 1);
+    }
+
+    /// Claims a unit of an open slot, so that its owner may write it; `false` if it is the program's. It counts as arrived.
+    ///
+    /// # Panics
+    /// The slot has no such unit.
+    #[must_use]
+    pub fn claim(&self, slot: u32, unit: u32) -> bool {
+        assert!(slot < self.rule.shape.slots && unit < self.rule.shape.units, "unit {unit} of slot {slot}");
+        let words = &self.slots.all()[slot as usize * self.rule.shape.words()..];
+        let bit = 1 << (unit % 64);
+        let is_ours =
+            words[SLOT_HEAD_WORDS + (unit / 64) as usize].fetch_or(bit, Ordering::AcqRel) & bit == 0;
+        if is_ours {
+            words[ARRIVED].fetch_add(1, Ordering::AcqRel);
+        }
+        is_ours
+    }
+
+    /// Its log, if the rule has one.
+    pub fn log(&mut self) -> Option<&mut PlacementLog> {
+        self.log.as_mut()
     }
 
     /// The words of a slot.

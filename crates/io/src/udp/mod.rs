@@ -7,6 +7,7 @@
 //! | [`Tier::Stage`] | `recvmmsg` with `UDP_GRO` into a scratch that stays in the cache | the default |
 //! | [`Tier::Plain`] | the same without GRO: one message per packet | comparisons, and kernels older than 5.0 |
 //! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small single packets |
+//! | [`Tier::Bpf`] | as stage, until a [program](bpf) in the kernel places a stream | streams whose format has a rule |
 //! | [`Tier::Auto`] | stage, or a ring if the traffic suits it and the privilege is available | general use |
 //!
 //! Sending is in [`send`], answering a sender in [`reply`], sending on to one of many in [`forward`];
@@ -69,7 +70,9 @@ impl UdpSource {
             tier: match options.tier {
                 Tier::Ring => InUse::Ring(Box::new(RingTier::open(at, options)?)),
                 Tier::Auto => InUse::Auto(Box::new(AutoTier::open(at, options)?)),
-                Tier::Stage | Tier::Plain => InUse::Socket(Box::new(SocketTier::open(at, options)?)),
+                Tier::Stage | Tier::Plain | Tier::Bpf => {
+                    InUse::Socket(Box::new(SocketTier::open(at, options)?))
+                }
             },
         })
     }
@@ -88,6 +91,18 @@ impl UdpSource {
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.endpoint().address
+    }
+
+    /// Another descriptor of its socket: to wait for it, or to share its port with sockets [connected](peer::beside) to one peer.
+    ///
+    /// # Errors
+    /// A system error; and `Unsupported` for a ring.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        match &self.tier {
+            InUse::Socket(tier) => Ok(tier.socket().try_clone()?.into()),
+            InUse::Auto(tier) => Ok(tier.socket().try_clone()?.into()),
+            InUse::Ring(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     fn endpoint(&self) -> &Endpoint {

@@ -276,6 +276,8 @@ pub enum Tier {
     Plain,
     /// A ring of packets shared with the kernel; needs CAP_NET_RAW.
     Ring,
+    /// As `Stage`; but a receiver has a program in the kernel place the streams whose formats have a rule. Needs CAP_BPF.
+    Bpf,
 }
 
 /// How to receive.

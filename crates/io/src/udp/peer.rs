@@ -81,6 +81,15 @@ pub fn beside(
     Ok(socket.into())
 }
 
+/// Lets sockets of this user that are [connected to one peer](beside) share the port of a bound one from now on. Until then, a second
+/// program on the port is an error, as ever.
+///
+/// # Errors
+/// A system error.
+pub fn share_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    super::open::set(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32)
+}
+
 /// A socket from any port to `peer`.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 //! The program in the kernel and the interpreter of its rule give the same packets the same fate: bytes, slots, counters.
 
-use skyhaul_core::placement::rule::{PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleWake, SlotShape};
+use skyhaul_core::placement::rule::{
+    BLOCK, PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleTarget, RuleWake, SlotShape,
+};
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::layout::{Blocks, LayoutRule};
 use skyhaul_core::wire::lofar::{LofarLayout, Rsp, SLICES};
@@ -148,6 +150,42 @@ fn writes(is_uc: bool) -> WriteRule {
     }
 }
 
+/// The same for an engine that decides itself: blocks anywhere, and a log.
+fn logged() -> [Packets; 3] {
+    of_layouts().map(|of| {
+        let parameters = of.parameters.iter().map(|&(_, value)| value).collect();
+        let element = of.rule.shape.slot_bytes() as u32 + 4096;
+        let logged = LayoutRule { rule: of.rule, parameters }.logged((element, SLOTS + 5), 1 << 8).unwrap();
+        Packets { rule: logged.rule, ..of }
+    })
+}
+
+/// Opens a slot of both; where blocks may be anywhere, in another one each time.
+fn open(placer: &mut PlacementProgram, table: &mut RuleTable, rule: &PlacementRule, slot: u32, number: u64) {
+    table.open(rule, slot, number);
+    let RuleTarget::Block { elements, .. } = rule.target else { return placer.open(slot, number) };
+    let element = (number % u64::from(elements)) as u32;
+    placer.begin_in(slot, number, element);
+    table.slot(rule, slot)[BLOCK] = element.into();
+}
+
+/// What the program has logged of the last train, if it had room, is what the interpreter did.
+fn logs_agree(placer: &mut PlacementProgram, table: &mut RuleTable) {
+    let Some((packets, passed)) = table.log.pop() else { return };
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut seen = Vec::new();
+    let run = loop {
+        match placer.log().unwrap().take(|packet| seen.push(packet)) {
+            Some(run) => break run,
+            None => assert!(Instant::now() < end, "a run is not in the log"),
+        }
+    };
+    assert_eq!((run.passed, run.packets, seen), (passed, passed + packets.len(), packets));
+    assert!(run.time.0 > 0);
+    let log = placer.log().unwrap();
+    assert_eq!((log.peek(), log.tail()), (None, log.head()));
+}
+
 /// Numbers from a seed.
 struct Seeded(u64);
 
@@ -255,8 +293,7 @@ fn agree(at: &str, of: &Packets, longest: u64) {
     let (mut base, first) = (of.base, (of.base % u64::from(SLOTS)) as u32);
     for slot in 0..SLOTS {
         let number = (base + u64::from((slot + SLOTS - first) % SLOTS)) & of.mask;
-        placer.open(slot, number);
-        table.open(rule, slot, number);
+        open(&mut placer, &mut table, rule, slot, number);
     }
     let packets: u64 =
         std::env::var("SKYHAUL_PLACED_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000);
@@ -270,8 +307,7 @@ fn agree(at: &str, of: &Packets, longest: u64) {
             let words = table.slot(rule, slot).to_vec();
             assert_eq!((taken.number, taken.arrived), (words[0] >> 1, words[1]), "packet {n}");
             let next = (base + u64::from(SLOTS)) & of.mask;
-            placer.open(slot, next);
-            table.open(rule, slot, next);
+            open(&mut placer, &mut table, rule, slot, next);
             base = (base + 1) & of.mask;
         }
         let train = train(&mut random, of, base, longest);
@@ -290,12 +326,14 @@ fn agree(at: &str, of: &Packets, longest: u64) {
         let expected = (answer.passed > 0 || answer.wakes).then_some(&front[..]);
         let arrived = received(&receiver, &placer, n, expected.is_some(), &mut buffer);
         assert_eq!(arrived, expected, "before packet {n}: {train:?}");
+        logs_agree(&mut placer, &mut table);
         for (address, length) in placed {
             let mut there = vec![0; length as usize];
             placer.read(address, &mut there);
             assert_eq!(there, memory[address as usize..][..length as usize], "before packet {n}");
         }
     }
+    placer.quiesce();
     assert_eq!(placer.counts(), counts);
     assert_eq!(counts.packets(), n);
     for slot in 0..SLOTS {
@@ -351,4 +389,47 @@ fn the_kernel_places_what_layouts_place_as_the_interpreter_does() {
         agree("127.0.0.1:0", &of, 1);
         agree("[::1]:0", &of, 30);
     }
+}
+
+#[test]
+fn what_an_engine_is_to_decide_is_placed_and_logged_as_by_the_interpreter() {
+    for of in logged() {
+        assert!(!of.rule.refuses);
+        agree("127.0.0.1:0", &of, 1);
+        agree("[::1]:0", &of, 30);
+    }
+}
+
+#[test]
+fn of_a_log_that_is_full_nothing_is_placed() {
+    let [_, of, _] = logged();
+    let mut placer = match PlacementProgram::new(&of.rule) {
+        Ok(placer) => placer,
+        Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
+        Err(why) => panic!("{why}"),
+    };
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    placer.attach(receiver.as_fd()).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut random = Seeded(7);
+    let packets = 300;
+    for _ in 0..packets {
+        sender.send_to(&(of.packet)(&mut random, of.base), to).unwrap();
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    while placer.counts().packets() < packets && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    placer.quiesce();
+    let log = placer.log().unwrap();
+    // Two words for each: a run, and its packet. Slots are closed, so all came up, logged or not.
+    assert_eq!(log.head(), 130, "it is half full");
+    let mut taken = 0;
+    while log.take(|_| ()).is_some() {
+        taken += 1;
+    }
+    assert_eq!((taken, log.tail()), (65, 130));
+    let counts = placer.counts();
+    assert_eq!((counts.passed + counts.refused.total(), counts.placed), (packets, 0));
 }

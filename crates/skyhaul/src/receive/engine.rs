@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 mod admit;
+mod kernel;
 
 /// Options of an engine.
 #[derive(Clone, Debug)]
@@ -199,7 +200,8 @@ impl<K: Sink> Engine<K> {
     }
 
     /// From now on, only frames are taken that belong before the last one that arrived.
-    pub(super) fn close(&mut self) {
+    pub(super) fn close(&mut self, now: Nanos) {
+        self.streams.iter_mut().for_each(|stream| stream.end_placing(now));
         for stream in self.streams.iter_mut().filter(|stream| !stream.gone) {
             if let Some(end) = stream.report.sequence.next() {
                 let start = stream.only.as_ref().map_or(0, |only| only.start);
@@ -376,6 +378,7 @@ impl<K: Sink> Engine<K> {
         while self.ended < self.streams.len() {
             let at = self.ended;
             self.ended += 1;
+            self.streams[at].end_placing(now);
             self.streams[at].finish();
             self.drain(at);
             self.tell(at);

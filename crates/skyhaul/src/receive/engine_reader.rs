@@ -4,6 +4,7 @@
 use super::Sink;
 use super::engine::Engine;
 use super::info::Tally;
+use super::kernel::Kernel;
 use super::reader::Consumer;
 use crate::awake::Awake;
 use crate::control::Gauge;
@@ -13,7 +14,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Reject;
 use skyhaul_io::host;
 use skyhaul_io::memory::{Pool, Prepared};
-use skyhaul_io::source::Source;
+use skyhaul_io::source::{Source, SourceStats};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ pub(super) struct EngineReader {
     /// What senders are told, if they ask.
     pub(super) gauge: Option<Arc<Gauge>>,
     pub(super) turns: Turns,
+    /// The kernel places what it can.
+    pub(super) kernel: Option<Kernel>,
 }
 
 /// What is remembered from turn to turn.
@@ -89,7 +92,7 @@ impl EngineReader {
     fn tell_pause(&mut self, source: &dyn Source) {
         // The kernel's count comes with the packets behind it.
         let Some(pause) = self.turns.pause.take_if(|pause| pause.over.elapsed() >= 2 * TICK) else { return };
-        let drops = source.stats().socket_drops.saturating_sub(pause.drops_before);
+        let drops = self.stats(source).socket_drops.saturating_sub(pause.drops_before);
         self.board.event(Event::now(
             "paused",
             None,
@@ -133,9 +136,17 @@ impl EngineReader {
         }
     }
 
+    /// The counters of its sockets.
+    fn stats(&self, source: &dyn Source) -> SourceStats {
+        match &self.kernel {
+            Some(kernel) => kernel.stats(&self.engine, source.stats()),
+            None => source.stats(),
+        }
+    }
+
     /// Put the counters on the board.
     fn publish(&mut self, source: &dyn Source, whole: bool) {
-        let stats = source.stats();
+        let stats = self.stats(source);
         self.turns.drops = stats.socket_drops;
         let report = SourceReport::new(self.name.clone(), stats);
         let tally = self.engine.tally(whole);
@@ -164,10 +175,15 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             let (engine, clock) = (&mut self.engine, &self.clock);
             return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
         }
+        let polled = Instant::now();
+        let mut left = wait;
+        if let Some(kernel) = &mut self.kernel {
+            kernel.wait(wait)?;
+            left = Duration::ZERO;
+        }
         let (engine, clock) = (&mut self.engine, &mut self.clock);
         let (mut bytes, mut pause) = (0, None);
-        let polled = Instant::now();
-        let packets = source.poll(wait, &mut |train| {
+        let mut packets = source.poll(left, &mut |train| {
             if bytes == 0 {
                 // Before anything is handed on: what follows must not be judged by the clock on the wall.
                 pause = clock.turn();
@@ -176,6 +192,14 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             bytes += train.bytes.len() as u64;
             engine.handle_train(&train, clock.now());
         })?;
+        if let Some(kernel) = &mut self.kernel {
+            if packets == 0 {
+                pause = clock.turn();
+                pause.into_iter().for_each(|pause| engine.paused(pause));
+            }
+            let turn = kernel.receive(engine, packets == 0, || clock.now())?;
+            (packets, bytes) = (packets + turn.packets, bytes + turn.bytes);
+        }
         self.engine.flush();
         self.turns.paused(pause);
         let placed = source.placed();
@@ -199,6 +223,11 @@ impl Consumer<Box<dyn Source>> for EngineReader {
 
     fn handle_tick(&mut self, source: &Box<dyn Source>) {
         let now = Instant::now();
+        if let Some(kernel) = &mut self.kernel
+            && let Err(error) = kernel.handle_tick(&mut self.engine, self.clock.now())
+        {
+            self.board.published().notes.push(format!("{}: {error}", self.name));
+        }
         self.engine.handle_timeout(self.clock.now());
         self.tell_events();
         if self.turns.publish_at.is_none_or(|then| then <= now) {
@@ -219,7 +248,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn close(&mut self) {
-        self.engine.close();
+        self.engine.close(self.clock.now());
     }
 
     fn is_waiting(&self, source: &Box<dyn Source>) -> bool {

@@ -101,6 +101,7 @@ impl Stream {
 
     /// What is not handed on yet, in stream order.
     pub(super) fn unfinished(&mut self) -> Vec<Retired<Block>> {
+        self.end_placing(self.report.last_arrival);
         self.assembly.finish(Nanos::default());
         std::iter::from_fn(|| self.assembly.poll_retired()).collect()
     }

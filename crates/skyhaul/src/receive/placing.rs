@@ -176,6 +176,7 @@ impl Placed {
         if !self.stream.has_part() || self.stream.is_waiting(pool) {
             return None;
         }
+        self.stream.close_left();
         let part = self.placing.poll_part(&mut self.stream)?;
         Some((self.stream.info.clone(), part))
     }
@@ -214,7 +215,7 @@ impl<'a> Packets<'a> {
 
 /// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
 /// real ones.
-const MIN_PROVEN_FRAMES: u64 = 32;
+pub(super) const MIN_PROVEN_FRAMES: u64 = 32;
 
 impl Stream {
     /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
@@ -268,7 +269,7 @@ impl Stream {
         while packets.count > 0 {
             let all = Placement { length: each * packets.count as u64, ..place };
             // Packets that open an object, or are suspect, are placed one by one: the window counts packets.
-            let whole = packets.count > 1 && self.assembly.goes_on(&all);
+            let whole = packets.count > 1 && self.assembly.goes_on(&all) && !self.is_open(&all);
             let count = if whole { packets.count } else { 1 };
             let (together, left) = packets.split(count);
             let part = Placement { length: each * count as u64, ..place };
@@ -278,6 +279,12 @@ impl Stream {
             place.offset += part.length;
             packets = left;
         }
+    }
+
+    /// Whether the kernel may place packets of the same object now.
+    #[inline]
+    fn is_open(&self, place: &Placement) -> bool {
+        self.placer.as_ref().is_some_and(|placer| placer.open_slot(place.key.number).is_some())
     }
 
     /// Put one packet where it belongs.
@@ -344,14 +351,21 @@ impl Stream {
             return Err(Reject::Truncated);
         }
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
+        let (placer, key) = (&mut self.placer, placement.key);
         // Until a stream is proven, half of the pool is reserved for others.
         let room = |_: u64, old: Option<Block>| {
+            if let Some(block) = placer.as_mut().and_then(|placer| placer.give(key.number)) {
+                return Ok(block);
+            }
             let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= MIN_PROVEN_FRAMES;
             let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
             (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
         };
         let mut slot = self.assembly.reserve(placement, now, room)?;
         let range = slot.range().start as usize..slot.range().end as usize;
+        if self.placer.as_ref().is_some_and(|placer| !placer.claim(key.number, &range)) {
+            return Err(Reject::Duplicate);
+        }
         if count == 1 {
             slot.block().place(range.start, &bytes[start..]);
         } else {
@@ -366,11 +380,17 @@ impl Stream {
             );
         }
         slot.commit(now);
-        self.arrivals.placed(placement.key.number);
-        self.report.placed += count as u64;
-        let number = self.number(&placement);
-        self.report.sequence.arrived_run(number, count as u64);
-        self.report.last_arrival = now;
+        self.placed(&placement, count as u64, now);
         Ok(())
+    }
+
+    /// So many packets are in their place.
+    #[inline]
+    pub(super) fn placed(&mut self, placement: &Placement, packets: u64, now: Nanos) {
+        self.arrivals.placed(placement.key.number);
+        self.report.placed += packets;
+        let number = self.number(placement);
+        self.report.sequence.arrived_run(number, packets);
+        self.report.last_arrival = now;
     }
 }

@@ -8,6 +8,7 @@ use super::engine::{Engine, EngineOptions};
 use super::engine_reader::Board;
 use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
 use super::filter::{Allow, Gate};
+use super::kernel::Kernel;
 use super::objects::{Loaded, ObjectLoad};
 use super::objects::{ObjectOptions, ObjectSink, Objects, Origin};
 use super::reader::Reader;
@@ -27,10 +28,10 @@ use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::{FaultSource, Faults};
 use skyhaul_io::host::way::arrives;
 use skyhaul_io::host::{self};
-use skyhaul_io::memory::Pool;
+use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpPort;
-use skyhaul_io::udp::{UdpOptions, UdpSource};
+use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,10 +42,17 @@ use std::time::{Duration, Instant, SystemTime};
 /// Everything is open; nothing runs yet.
 pub struct Receiver {
     options: ReceiverOptions,
-    sources: Vec<(Origin, Box<dyn Source>)>,
+    sources: Vec<Opened>,
     mirror: Mirror,
     pool: Pool,
     objects: Option<Arc<Objects>>,
+}
+
+/// A source, and the programs beside it.
+struct Opened {
+    origin: Origin,
+    source: Box<dyn Source>,
+    kernel: Option<Kernel>,
 }
 
 /// A running receiver.
@@ -106,20 +114,25 @@ impl Receiver {
     /// # Errors
     /// The error of the first that cannot be opened, with its address.
     pub fn open(mut options: ReceiverOptions, pool: Pool) -> io::Result<Self> {
+        options.check_tier()?;
         // An object lies in one block.
         options.learn.object_bytes = options.learn.object_bytes.min(pool.block_bytes() as u64);
         let objects = options.objects.clone().map(Objects::new);
-        let mut sources: Vec<(Origin, Box<dyn Source>)> = Vec::new();
+        let mut sources: Vec<Opened> = Vec::new();
         for endpoint in &options.listen {
             let copies = if endpoint.transport == Transport::Udp { options.threads.max(1) } else { 1 };
             let mut endpoint = endpoint.clone();
             for _ in 0..copies {
-                let mut gauge = None;
+                let (mut gauge, mut kernel) = (None, None);
                 let (local, source): (SocketAddr, Box<dyn Source>) = match endpoint.transport {
                     Transport::Udp => {
                         let udp = UdpOptions { reuse_port: copies > 1, ..options.udp.clone() };
                         let source = UdpSource::open(&endpoint, &udp)?;
                         let local = source.local();
+                        if udp.tier == Tier::Bpf {
+                            let buffer = endpoint.rcvbuf.unwrap_or(udp.buffer).bytes();
+                            kernel = Some(Kernel::new(&pool, &source, buffer)?);
+                        }
                         if options.feedback {
                             let told = gauge.insert(Arc::new(Gauge::default())).clone();
                             (local, Box::new(Answering::new(source, told)?))
@@ -135,7 +148,8 @@ impl Receiver {
                     Some(faults) => Box::new(FaultSource::new(source, faults)) as Box<dyn Source>,
                     None => source,
                 };
-                sources.push((Origin { name: endpoint.to_string(), waits: false, gauge }, source));
+                let origin = Origin { name: endpoint.to_string(), waits: false, gauge };
+                sources.push(Opened { origin, source, kernel });
             }
         }
         let mirror = Mirror::open(&options.forward)?;
@@ -164,12 +178,13 @@ impl Receiver {
 
     /// Add an open source (a capture, a test's own). `waits`: it loses nothing while it is not read.
     pub fn add_source(&mut self, name: String, source: Box<dyn Source>, waits: bool) {
-        self.sources.push((Origin { name, waits, gauge: None }, source));
+        let origin = Origin { name, waits, gauge: None };
+        self.sources.push(Opened { origin, source, kernel: None });
     }
 
     /// The listening addresses, with the ports chosen by the system.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|(origin, _)| origin.name.as_str())
+        self.sources.iter().map(|opened| opened.origin.name.as_str())
     }
 
     /// Begin. `sink` makes the sink of each thread. Heaps and events are discarded.
@@ -191,7 +206,7 @@ impl Receiver {
     ) -> io::Result<Running> {
         let Self { options, sources, mirror, pool, objects } = self;
         let board = Arc::new(Board::new(sources.len()));
-        let granted = sources.iter().filter_map(|(_, source)| source.stats().buffer).map(|b| b.granted);
+        let granted = sources.iter().filter_map(|opened| opened.source.stats().buffer).map(|b| b.granted);
         let socket_buffer = granted.min().unwrap_or(u64::MAX);
         let next_stream = Arc::new(AtomicU32::new(0));
         let clock = Instant::now();
@@ -209,13 +224,14 @@ impl Receiver {
         };
         if let Some(objects) = &objects {
             objects.begin(
-                sources.iter().map(|(origin, _)| origin.clone()).collect(),
+                sources.iter().map(|opened| opened.origin.clone()).collect(),
                 options.learn.format.family(),
             );
             running.collector = Some(objects.start(object_sink)?);
         }
         let stop_bytes = options.stop_bytes.map(|all| all / sources.len().max(1) as u64);
-        for (at, (Origin { name, gauge, .. }, source)) in sources.into_iter().enumerate() {
+        for (at, opened) in sources.into_iter().enumerate() {
+            let Opened { origin: Origin { name, gauge, .. }, source, kernel } = opened;
             let engine_options = options.of_engine(name.clone(), next_stream.clone());
             let mut engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
             if let Some(objects) = &objects {
@@ -232,6 +248,7 @@ impl Receiver {
                 stop_bytes,
                 gauge,
                 turns: Turns::default(),
+                kernel,
             };
             let reader = Reader { input: source, consumer, tick: TICK, drain: DRAIN };
             let cpu = options.cpus.get(at % options.cpus.len().max(1)).copied();
@@ -428,6 +445,33 @@ pub struct ReceiverOptions {
 }
 
 impl ReceiverOptions {
+    /// The memory for packets: of the kernel, if it is to place them.
+    ///
+    /// # Errors
+    /// As [`Pool::new`] and [`Pool::in_kernel`].
+    pub fn pool(&self, options: &PoolOptions) -> io::Result<Pool> {
+        if self.udp.tier == Tier::Bpf { Pool::in_kernel(options) } else { Pool::new(options) }
+    }
+
+    /// The kernel places only what a thread would place without looking at it.
+    fn check_tier(&self) -> io::Result<()> {
+        if self.udp.tier != Tier::Bpf {
+            return Ok(());
+        }
+        let others = [
+            (self.faults.is_some(), "injected faults"),
+            (!self.forward.is_empty(), "forwarding"),
+            (self.feedback, "feedback to senders"),
+            (self.threads > 1, "several threads at an address"),
+            (self.split_threads, "a stream of each thread"),
+            (!self.gate.is_open(), "a start or stop time of data"),
+            (self.listen.iter().any(Endpoint::is_multicast), "multicast"),
+        ];
+        let Some((_, what)) = others.iter().find(|(is_asked, _)| *is_asked) else { return Ok(()) };
+        let text = format!("the kernel does not place with {what}{}", Hint("omit --tier bpf"));
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
     /// Those of an engine that receives at `listen`.
     pub(super) fn of_engine(&self, listen: String, next_stream: Arc<AtomicU32>) -> EngineOptions {
         EngineOptions {

@@ -4,6 +4,8 @@ use super::admission::{Share, Worth};
 use super::filter::{Cut, Sets};
 use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
+use super::placer::Placer;
+use super::placing::MIN_PROVEN_FRAMES;
 use super::strangers::LONG;
 use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
@@ -84,6 +86,8 @@ pub(super) struct Stream {
     pub(super) owed: u64,
     /// Nothing arrives, or it has ended.
     pub(super) is_quiet: bool,
+    /// The kernel places its payloads.
+    pub(super) placer: Option<Box<Placer>>,
 }
 
 impl Stream {
@@ -132,6 +136,7 @@ impl Stream {
             refusals: Refusals::default(),
             owed: 0,
             is_quiet: false,
+            placer: None,
         }
     }
 
@@ -173,7 +178,11 @@ impl Stream {
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if !self.gone {
             self.worth.handle_timeout(self.report.packets, now);
-            self.assembly.handle_timeout(now);
+            if self.placer.is_none() {
+                self.assembly.handle_timeout(now);
+            } else if self.assembly.poll_timeout().is_some_and(|due| due <= now) {
+                self.while_held(now, |stream| stream.assembly.handle_timeout(now));
+            }
             self.is_quiet |= now.since(self.report.last_arrival) >= QUIET;
             let expired = self.newcomers.expire(now);
             self.refuse(&expired);
@@ -199,7 +208,7 @@ impl Stream {
 
     /// Memory is short: deliver what is there, as after a long silence.
     pub(super) fn relieve(&mut self, now: Nanos) {
-        self.assembly.handle_timeout(now.plus(LONG));
+        self.while_held(now, |stream| stream.assembly.handle_timeout(now.plus(LONG)));
         self.newcomers.overtake();
         self.is_quiet = true;
     }
@@ -215,6 +224,12 @@ impl Stream {
         }
         self.assembly.finish(Nanos::default());
         self.is_quiet = true;
+    }
+
+    /// Whether it is surely a stream, all of which is taken.
+    pub(super) fn is_proven(&self) -> bool {
+        let many = self.report.placed >= MIN_PROVEN_FRAMES;
+        (self.trusted || many) && self.only.is_none() && !self.gone && !self.newcomers.is_ready()
     }
 
     /// Whether a part of it is finished.

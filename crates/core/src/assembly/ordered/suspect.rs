@@ -219,6 +219,27 @@ impl<B> Ordered<B> {
         })
     }
 
+    /// Whether this object is under construction, or a suspect.
+    #[must_use]
+    pub fn holds(&self, number: u64) -> bool {
+        let is_suspect = self.suspect.as_ref().is_some_and(|suspect| suspect.live.number == number);
+        is_suspect || self.live.binary_search_by_key(&number, |live| live.number).is_ok()
+    }
+
+    /// The object behind all that began, unless the stream may have jumped.
+    #[must_use]
+    pub fn next_number(&self) -> Option<u64> {
+        if self.suspect.is_some() {
+            return None;
+        }
+        match (self.live.back(), self.horizon) {
+            (Some(newest), _) => newest.number.checked_add(1),
+            (None, Some(Mark { number, offset: 0 })) => Some(number),
+            (None, Some(Mark { number, .. })) => number.checked_add(1),
+            (None, None) => None,
+        }
+    }
+
     /// Whether a retired object can be polled.
     #[must_use]
     pub fn has_retired(&self) -> bool {

@@ -11,6 +11,7 @@
 //! their end. A run marks itself in a word of its processor, odd while it lasts, so whoever closed a slot can wait for
 //! all runs that may still have seen it open. A run that interrupts another one on its processor places nothing.
 
+mod log;
 mod place;
 
 use super::judge::{RuleCounts, rows_of};
@@ -29,6 +30,8 @@ pub enum RuleMap {
     Slots,
     /// One element: the numbers that may change.
     Parameters,
+    /// One element: [`log_words`](super::log_words).
+    Log,
     /// One element: [`PROCESSOR_BYTES`] for each processor. The first word is odd during a run; the counts follow.
     Processors,
 }
@@ -52,7 +55,8 @@ const RUNS: usize = 5;
 const WAKES: usize = 6;
 /// Not 0: this run wakes the reader. In memory and not in the stack, where the verifier would follow each value.
 const WAKE: usize = 7;
-const REFUSED: usize = 8;
+const PASSING: usize = 8;
+const REFUSED: usize = 9;
 const _: () = assert!((REFUSED + Reject::COUNT) * 8 <= SCRATCH);
 
 // Fields of the kernel's description of a packet.
@@ -69,6 +73,8 @@ const INDEX: i16 = -40;
 const OFFSET: i16 = -48;
 const LENGTH: i16 = -56;
 const ANSWER: i16 = -64;
+/// Words of the log before those of this run.
+const LOGGED: i16 = -72;
 const POINTER: i16 = -80;
 const WITHIN: i16 = -88;
 const NUMBER: i16 = -96;
@@ -88,6 +94,7 @@ pub fn count_words(words: &[u64]) -> RuleCounts {
         completed: word(COMPLETED),
         passed: word(PASSED),
         runs: word(RUNS),
+        passing_runs: word(PASSING),
         wakes: word(WAKES),
         ..RuleCounts::default()
     };
@@ -104,7 +111,13 @@ pub fn count_words(words: &[u64]) -> RuleCounts {
 pub fn program(rule: &PlacementRule, processors: u32) -> Result<RuleProgram, BadRule> {
     rule.check()?;
     let mut asm = Assembler::default();
-    let labels = Labels { pass: asm.place(), next: asm.place(), done: asm.place(), all: asm.place() };
+    let labels = Labels {
+        pass: asm.place(),
+        next: asm.place(),
+        done: asm.place(),
+        whole: asm.place(),
+        all: asm.place(),
+    };
     let mut emitter = Emitter { asm, rule, labels, refusals: vec![None; Reject::COUNT] };
     emitter.begin(processors);
     let top = emitter.asm.place();
@@ -126,6 +139,8 @@ struct Labels {
     pass: Place,
     next: Place,
     done: Place,
+    /// All of the train goes up: it is longer than the kernel makes, or the log has no room for it.
+    whole: Place,
     all: Place,
 }
 
@@ -188,7 +203,7 @@ impl Emitter<'_> {
         asm.compute(Op::And, R1, 1);
         asm.jump_if(If::NotEqual, R1, 0, all);
         self.count(RUNS, None);
-        let (single, divided, done) = (self.asm.place(), self.asm.place(), self.labels.done);
+        let (single, divided, whole) = (self.asm.place(), self.asm.place(), self.labels.whole);
         let asm = &mut self.asm;
         asm.store_slot(Double, ANSWER, 0);
         asm.set(R1, 0);
@@ -205,18 +220,13 @@ impl Emitter<'_> {
         asm.compute(Op::Divide, R1, R2);
         asm.store_slot(Double, COUNT, R1);
         asm.jump_if(If::AtMost, R1, train.cast_signed(), divided);
-        // More than the kernel makes: all of it goes up.
-        asm.load_slot(Double, R3, TOTAL);
-        asm.compute(Op::Add, R3, UDP);
-        asm.store_slot(Double, ANSWER, R3);
-        self.count(PASSED, Some(R1));
-        let asm = &mut self.asm;
-        asm.jump(done);
+        asm.jump(whole);
         asm.here(single);
         asm.store_slot(Double, SEGMENT, R1);
         asm.store_slot(Double, COUNT, 1);
         asm.here(divided);
-        asm.set(R7, 0);
+        self.log_reserve(whole);
+        self.asm.set(R7, 0);
     }
 
     /// The next packet from the end, and its head.
@@ -399,6 +409,7 @@ impl Emitter<'_> {
             if let Some(place) = self.refusals[why] {
                 self.asm.here(place);
                 self.count(REFUSED + why, None);
+                self.log_refused();
                 self.asm.jump(self.labels.next);
             }
         }
@@ -406,7 +417,7 @@ impl Emitter<'_> {
 
     /// What goes up, the next packet, and the end of the run.
     fn end(&mut self, top: Place) {
-        let Labels { pass, next, done, all } = self.labels;
+        let Labels { pass, next, done, whole, all } = self.labels;
         self.asm.here(pass);
         self.asm.load_slot(Double, R3, OFFSET);
         self.asm.load_slot(Double, R1, LENGTH);
@@ -423,9 +434,23 @@ impl Emitter<'_> {
         asm.jump_if(If::AtLeast, R7, R1, done);
         asm.again_if(If::Below, R7, train.cast_signed(), top);
         asm.here(done);
-        let out = asm.place();
-        asm.load_slot(Double, R8, ANSWER);
-        asm.jump_if(If::NotEqual, R8, 0, out);
+        self.log_run();
+        let [out, silent, answer] = [(); 3].map(|()| self.asm.place());
+        let asm = &mut self.asm;
+        asm.jump(answer);
+        asm.here(whole);
+        asm.load_slot(Double, R3, TOTAL);
+        asm.compute(Op::Add, R3, UDP);
+        asm.store_slot(Double, ANSWER, R3);
+        asm.load_slot(Double, R1, COUNT);
+        self.count(PASSED, Some(R1));
+        self.asm.here(answer);
+        self.asm.load_slot(Double, R8, ANSWER);
+        self.asm.jump_if(If::Equal, R8, 0, silent);
+        self.count(PASSING, None);
+        self.asm.jump(out);
+        let asm = &mut self.asm;
+        asm.here(silent);
         asm.load(Double, R8, R9, WAKE * 8);
         asm.jump_if(If::Equal, R8, 0, out);
         self.count(WAKES, None);

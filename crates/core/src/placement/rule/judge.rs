@@ -1,8 +1,8 @@
 //! The meaning of a rule, and what its program is compared with.
 
 use super::{
-    ANCHOR, ARRIVED, HIGH, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleTarget, RuleValue, SIZE,
-    SLOT_HEAD_WORDS, STATE,
+    ANCHOR, ARRIVED, BLOCK, HIGH, LoggedPacket, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep,
+    RuleTarget, RuleValue, SIZE, SLOT_HEAD_WORDS, STATE,
 };
 use crate::placement::{Reject, Rejects};
 use core::ops::Range;
@@ -14,6 +14,8 @@ pub enum RuleAnswer {
     Placed {
         /// Its slot.
         slot: u32,
+        /// Its unit there.
+        unit: u32,
         /// Where to: from the start of the arena, whose elements follow each other.
         address: u64,
         /// Bytes from the rule's [`start`](PlacementRule::start) on.
@@ -45,6 +47,8 @@ pub struct RuleTable {
     pub slots: Vec<u64>,
     /// The numbers that may change.
     pub parameters: Vec<u64>,
+    /// What became of trains, if the rule has a log: of each its packets, and how many at its front went up the socket.
+    pub log: Vec<(Vec<LoggedPacket>, usize)>,
 }
 
 impl RuleTable {
@@ -52,7 +56,7 @@ impl RuleTable {
     #[must_use]
     pub fn new(rule: &PlacementRule) -> RuleTable {
         let words = rule.shape.words() * rule.shape.slots as usize;
-        RuleTable { slots: vec![0; words], parameters: vec![0; rule.parameters.into()] }
+        RuleTable { slots: vec![0; words], parameters: vec![0; rule.parameters.into()], log: Vec::new() }
     }
 
     /// The words of a slot.
@@ -88,6 +92,8 @@ pub struct RuleCounts {
     pub passed: u64,
     /// Runs: one for each train.
     pub runs: u64,
+    /// Runs of which something went up the socket.
+    pub passing_runs: u64,
     /// Runs that woke the reader by an empty datagram.
     pub wakes: u64,
     /// Packets refused, by reason.
@@ -101,6 +107,12 @@ impl RuleCounts {
         self.placed + self.passed + self.refused.total()
     }
 
+    /// Runs after which nothing was left for the socket. The kernel counts each as a drop of the socket.
+    #[must_use]
+    pub fn silent_runs(&self) -> u64 {
+        self.runs.saturating_sub(self.passing_runs + self.wakes)
+    }
+
     /// Adds all of `other`'s counts.
     pub fn merge(&mut self, other: &RuleCounts) {
         self.placed += other.placed;
@@ -108,6 +120,7 @@ impl RuleCounts {
         self.completed += other.completed;
         self.passed += other.passed;
         self.runs += other.runs;
+        self.passing_runs += other.passing_runs;
         self.wakes += other.wakes;
         self.refused.merge(&other.refused);
     }
@@ -140,10 +153,13 @@ impl PlacementRule {
         counts.runs += 1;
         if packets.len() > self.train() as usize {
             counts.passed += packets.len() as u64;
+            counts.passing_runs += 1;
             return TrainAnswer { passed: packets.len(), wakes: true };
         }
+        let mut logged = Vec::new();
         for (at, packet) in packets.iter().enumerate().rev() {
             let answer = self.judge(packet, table);
+            logged.extend(LoggedPacket::of(&answer));
             match answer {
                 RuleAnswer::Placed { length, is_complete, wakes, .. } => {
                     counts.placed += 1;
@@ -160,7 +176,13 @@ impl PlacementRule {
                 }
             }
         }
-        if train.wakes && train.passed == 0 {
+        if self.log > 0 {
+            logged.reverse();
+            table.log.push((logged, train.passed));
+        }
+        if train.passed > 0 {
+            counts.passing_runs += 1;
+        } else if train.wakes {
             counts.wakes += 1;
         }
         train.wakes |= train.passed > 0;
@@ -198,6 +220,7 @@ impl PlacementRule {
         let within = unit * unit_bytes;
         let address = match self.target {
             RuleTarget::Slot => u64::from(slot) * element as u64 + within,
+            RuleTarget::Block { .. } => words[BLOCK].saturating_mul(element as u64).saturating_add(within),
             RuleTarget::At { address, .. } => value(address),
         };
         let (index, at) = (address / element as u64, address % element as u64);
@@ -235,7 +258,8 @@ impl PlacementRule {
         let (begun, completed) = (u64::from(self.wake.begun), u64::from(self.wake.completed));
         let wakes = (begun > 0 && words[ARRIVED] == 1 && number % begun == 0)
             || (completed > 0 && is_complete && number % completed == completed - 1);
-        Ok(RuleAnswer::Placed { slot, address, length: length as u32, is_complete, wakes })
+        let (unit, length) = (unit as u32, length as u32);
+        Ok(RuleAnswer::Placed { slot, unit, address, length, is_complete, wakes })
     }
 
     fn values(&self, packet: &[u8], parameters: &[u64]) -> Judged<Vec<u64>> {

@@ -21,6 +21,24 @@ pub struct LayoutRule {
     pub parameters: Vec<u64>,
 }
 
+impl LayoutRule {
+    /// The rule for a receiver whose engine decides: blocks are `elements` elements of `element_bytes` bytes, any of them for any
+    /// slot; nothing is refused, and a log of so many words says what was placed.
+    ///
+    /// # Errors
+    /// An element has no room for a block, or the log has a length that cannot be.
+    pub fn logged(self, (element_bytes, elements): (u32, u32), log: u32) -> Result<LayoutRule, BadRule> {
+        let SlotShape { units, unit_bytes, .. } = self.rule.shape;
+        if u64::from(units) * u64::from(unit_bytes) > u64::from(element_bytes) {
+            return Err(BadRule("a block that is larger than its memory"));
+        }
+        let target = RuleTarget::Block { element_bytes, elements };
+        let rule = PlacementRule { target, log, ..self.rule.passing() };
+        rule.check()?;
+        Ok(LayoutRule { rule, ..self })
+    }
+}
+
 /// Packets of another length go up the socket: why they are refused depends on the length that they state.
 pub(crate) fn sized(steps: &mut RuleSteps, blocks: &Blocks) {
     let length = steps.value(RuleOp::Length);
@@ -78,6 +96,7 @@ impl Blocks {
             shape: SlotShape { slots, units, unit_bytes: self.unit() },
             parameters: parameters.len() as u16,
             wake,
+            log: 0,
         };
         rule.check()?;
         Ok(LayoutRule { rule, parameters })

@@ -3,6 +3,7 @@
 use super::{CYCLES, LANES, LofarGenerator, LofarLayout, Rsp, SLICES, UNSET, time};
 use crate::pattern;
 use crate::placement::Reject;
+use crate::placement::rule::{BadRule, RuleWake};
 use crate::wire::family::{
     Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat,
 };
@@ -10,7 +11,7 @@ use crate::wire::frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing,
 use crate::wire::fuzzing::parser::place;
 use crate::wire::header::Field;
 use crate::wire::inspect::Reader;
-use crate::wire::layout::{Blocks, Place};
+use crate::wire::layout::{Blocks, LayoutRule, Place};
 use crate::wire::stamps::{Counted, Move, Numbered, Stamps};
 use crate::wire::trial::{Draw, SECOND, Trial};
 use crate::wire::written::{Generator, Made};
@@ -282,6 +283,12 @@ impl Framed for LofarStream {
     fn layout(&self, stream: &StreamFormat) -> Result<LofarLayout, Reject> {
         let lanes: Vec<u16> = stream.threads.iter().map(|thread| thread.id).collect();
         LofarLayout::new(stream.blocks()?, &self.like(), &lanes)
+    }
+
+    /// Of any station, as the layout: packets of one sender arrive.
+    fn rule(&self, stream: &StreamFormat, slots: u32, wake: RuleWake) -> Result<LayoutRule, BadRule> {
+        let layout = self.layout(stream).map_err(|_| BadRule("its packets have no places"))?;
+        layout.rule(None, slots, wake)
     }
 }
 

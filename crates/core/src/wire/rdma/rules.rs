@@ -244,6 +244,7 @@ impl WriteRule {
             shape,
             parameters: RuleRegion::parameter(self.regions),
             wake: self.wake,
+            log: 0,
         }
     }
 
@@ -281,7 +282,7 @@ impl WriteRule {
             RuleTarget::At { address, element_bytes, elements, .. } => {
                 RuleTarget::At { address, anchor, element_bytes, elements }
             }
-            slot @ RuleTarget::Slot => slot,
+            other => other,
         };
         let (number, last) = (Some(number), Some(segment.last));
         PlacementRule { slot, number, unit, last, target, refuses: false, ..rule }
@@ -305,7 +306,7 @@ impl WriteRule {
             RuleTarget::At { address, element_bytes, elements, .. } => {
                 RuleTarget::At { address, anchor, element_bytes, elements }
             }
-            slot @ RuleTarget::Slot => slot,
+            other => other,
         };
         PlacementRule { unit, target, ..rule }
     }

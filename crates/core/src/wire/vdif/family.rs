@@ -5,13 +5,14 @@ use super::layout::{EDV, LEGACY, VdifStream};
 use super::{EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif, VdifLayout, generate, learn};
 use crate::pattern;
 use crate::placement::Reject;
+use crate::placement::rule::{BadRule, RuleWake};
 use crate::samples::{Coded, Coding};
 use crate::wire::family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat};
 use crate::wire::frame::{Expected, FrameSeen, FrameTime, Frames, Framing, step};
 use crate::wire::fuzzing::parser::place;
 use crate::wire::header::{Field, Order};
 use crate::wire::inspect::Reader;
-use crate::wire::layout::Blocks;
+use crate::wire::layout::{Blocks, LayoutRule};
 use crate::wire::mark5b::{Mark5b, Time};
 use crate::wire::stamps::{Move, Stamps};
 use crate::wire::trial::{Draw, SECOND, Trial};
@@ -316,6 +317,14 @@ impl Framed for VdifStream {
         let threads: Vec<(u16, i64)> =
             stream.threads.iter().map(|thread| (thread.id, thread.shift)).collect();
         VdifLayout::by_time(blocks, &frame, &threads, stream.frames_per_second)
+    }
+
+    fn rule(&self, stream: &StreamFormat, slots: u32, wake: RuleWake) -> Result<LayoutRule, BadRule> {
+        let layout = self.layout(stream).map_err(|_| BadRule("its packets have no places"))?;
+        let header = stream.threads.first().and_then(|thread| Vdif::read(&thread.header));
+        // Of a stream that is placed by its sequence numbers, the epoch does not matter.
+        let epoch = header.map_or(0, |(header, _)| header.epoch as u8);
+        layout.rule(epoch, slots, wake)
     }
 }
 

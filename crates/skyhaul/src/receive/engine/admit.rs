@@ -137,6 +137,7 @@ impl<K: Sink> Engine<K> {
             self.tables.gave_way(at);
         }
         for at in self.streams_of(route) {
+            self.streams[at].end_placing(now);
             self.streams[at].finish();
             self.drain(at);
             let stream = &mut self.streams[at];

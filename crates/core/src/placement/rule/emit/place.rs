@@ -7,7 +7,7 @@ use crate::bytecode::Reg::*;
 use crate::bytecode::Width::*;
 use crate::bytecode::{Atomic, Helper, If, Op, Place};
 use crate::placement::Reject;
-use crate::placement::rule::{ANCHOR, ARRIVED, HIGH, RuleMap, RuleTarget, SIZE, SLOT_HEAD_WORDS};
+use crate::placement::rule::{ANCHOR, ARRIVED, BLOCK, HIGH, RuleMap, RuleTarget, SIZE, SLOT_HEAD_WORDS};
 
 impl Emitter<'_> {
     /// The address of the element, and the place in it.
@@ -27,6 +27,11 @@ impl Emitter<'_> {
             RuleTarget::Slot => {
                 self.asm.store_slot(Double, WITHIN, R2);
                 self.get(R1, self.rule.slot);
+            }
+            RuleTarget::Block { .. } => {
+                self.asm.store_slot(Double, WITHIN, R2);
+                self.asm.load(Double, R1, R8, BLOCK * 8);
+                self.asm.jump_if(If::AtLeast, R1, elements.cast_signed(), pass);
             }
             RuleTarget::At { address, element_bytes, .. } => {
                 self.get(R2, address);
@@ -154,6 +159,7 @@ impl Emitter<'_> {
             asm.store(Double, R8, HIGH * 8, R2);
             asm.here(lower);
         }
+        self.log_placed();
         self.get(R4, self.rule.length);
         self.count(PLACED, None);
         self.count(PLACED_BYTES, Some(R4));

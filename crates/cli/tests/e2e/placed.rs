@@ -1,0 +1,216 @@
+//! Streams that the kernel places are recorded as those that this process places: the same bytes, index and counts.
+
+use crate::recorded::records;
+use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, refused, run, see, send, words};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Whether the kernel may place here; if not, what is missing is said.
+fn may_place() -> bool {
+    let done = run(&format!("receive --tier bpf --memory 8MiB --chunk 1MiB --wait 1ms {ANY}"));
+    if done.code == Some(2) && done.said().contains("CAP_BPF") {
+        // Loading a program needs a privilege; what the command says names it.
+        eprintln!("SKIPPED: {}", done.said());
+        return false;
+    }
+    true
+}
+
+/// What a report says of its one stream, without what no two runs have in common.
+fn counted(report: &Value) -> BTreeMap<String, Value> {
+    let streams = report["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 1, "{report}");
+    let differs = ["arrival_gaps", "sender", "listen", "offset", "clock_offset", "arrival_gap_ns"];
+    let all = streams[0].as_object().unwrap().iter();
+    all.filter(|(name, _)| !differs.contains(&name.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+struct Recorded {
+    report: Value,
+    bytes: Vec<u8>,
+    check: Value,
+    chunks: Vec<skyhaul::recording::ChunkRecord>,
+}
+
+/// A stream recorded by a tier: sent with `line`, followed by what `more` sends to the same address.
+fn recorded(tier: &str, format: &str, line: &str) -> Recorded {
+    let site = Site::new(2);
+    let mut recorder =
+        site.record(&format!("--tier {tier} --format {format} --memory 64MiB --chunk 1MiB {ANY}"));
+    send(&recorder.address(), &format!("--format {format} --pattern {line}"));
+    recorder.drained();
+    whole(&site, recorder.stop())
+}
+
+fn whole(site: &Site, done: Done) -> Recorded {
+    let report = done.json();
+    assert_eq!(drops(&report), 0, "this host was too late: {report}");
+    all_acknowledged(&report);
+    let mut check = site.run("check trial --json").json();
+    check.as_object_mut().unwrap().remove("seconds");
+    let mut chunks = records(site);
+    chunks.iter_mut().for_each(|chunk| chunk.meta.received_at = None);
+    Recorded { report, bytes: site.cat(), check, chunks }
+}
+
+fn source(report: &Value) -> &Value {
+    &report["sources"][0]
+}
+
+/// The kernel placed most of it, and says so.
+fn by_kernel(recorded: &Recorded) {
+    let source = source(&recorded.report);
+    assert_eq!(source["tier"], "bpf", "{source}");
+    assert!(source["because"].as_str().unwrap().contains("places 1 of 1 streams"), "{source}");
+}
+
+fn same(what: &str, [one, other]: [&Recorded; 2]) {
+    assert!(one.bytes == other.bytes, "{what}: other bytes");
+    assert_eq!(one.chunks, other.chunks, "{what}");
+    assert_eq!(counted(&one.report), counted(&other.report), "{what}");
+    assert_eq!(one.check["verdict"], other.check["verdict"], "{what}");
+    assert_eq!(one.check["datastreams"], other.check["datastreams"], "{what}");
+    for count in ["packets", "bytes"] {
+        assert_eq!(source(&one.report)[count], source(&other.report)[count], "{what}: {count}");
+    }
+    for count in ["frames_filled", "frames_left_out"] {
+        assert_eq!(one.report[count], other.report[count], "{what}: {count}");
+    }
+}
+
+#[test]
+fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
+    if !may_place() {
+        return;
+    }
+    let vdif = "--payload 2000 --packets 40000 --rate 300Mbps --first 1000003";
+    let lofar = "--stations 1 --lanes 1 --packets 12000 --rate 400Mbps";
+    for (format, line) in [
+        ("vdif", format!("{vdif} --faults loss=0.01,reorder=64,duplicate=0.01,burst=500@0.0005,seed=7")),
+        ("vdif", format!("{vdif} --faults corrupt=0.003,truncate=0.003,duplicate=0.01,seed=5")),
+        ("vdif", vdif.to_owned()),
+        ("lofar", format!("{lofar} --faults loss=0.01,reorder=32,duplicate=0.01,seed=9")),
+    ] {
+        let [stage, bpf] = ["stage", "bpf"].map(|tier| recorded(tier, format, &line));
+        assert_eq!(source(&stage.report)["tier"], "stage");
+        by_kernel(&bpf);
+        same(&format!("{format} {line}"), [&stage, &bpf]);
+    }
+}
+
+/// Senders of one format to one port: each has a socket and a program of its own, and gets the places of its own stream only.
+#[test]
+fn the_streams_of_two_senders_are_kept_apart() {
+    if !may_place() {
+        return;
+    }
+    let site = Site::new(1);
+    let mut recorder = site.record(&format!("--tier bpf --format vdif --memory 64MiB --chunk 1MiB {ANY}"));
+    let to = recorder.address();
+    let sent: Vec<Value> = ["1000003", "1000104"]
+        .map(|first| {
+            let line = "send --json --pattern --payload 2000 --packets 20000 --rate 150Mbps --faults loss=0.01,seed=3";
+            Job::start(&words(&format!("{line} --first {first} --to {to}")))
+        })
+        .into_iter()
+        .map(|job| job.finish().expect(0).json())
+        .collect();
+    recorder.drained();
+    let report = recorder.stop().json();
+    assert_eq!(drops(&report), 0, "this host was too late: {report}");
+    let because = source(&report)["because"].as_str().unwrap();
+    assert!(because.contains("places 2 of 2 streams"), "{because}");
+    let mut placed: Vec<u64> =
+        report["streams"].as_array().unwrap().iter().map(|stream| number(&stream["placed"])).collect();
+    let mut packets: Vec<u64> = sent.iter().map(|sent| number(&sent["packets"])).collect();
+    (placed.sort_unstable(), packets.sort_unstable());
+    assert_eq!(placed, packets);
+    let check = site.check(0);
+    assert_eq!(crate::site::sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
+}
+
+#[test]
+fn an_interrupt_amid_a_stream_leaves_whole_chunks_of_what_came() {
+    if !may_place() {
+        return;
+    }
+    let site = Site::new(2);
+    let mut recorder = site.record(&format!("--tier bpf --format vdif --memory 64MiB --chunk 1MiB {ANY}"));
+    let to = recorder.address();
+    let line = "send --json --pattern --payload 8000 --rate 400Mbps --duration 60s";
+    let sender = Job::start(&words(&format!("{line} --to {to}")));
+    std::thread::sleep(Duration::from_secs(2));
+    recorder.signal(Signal::INT);
+    let done = recorder.finish();
+    sender.signal(Signal::INT);
+    drop(sender.finish());
+    let recorded = whole(&site, done);
+    by_kernel(&recorded);
+    let stream = &recorded.report["streams"][0];
+    let seen = see(&recorded.bytes, 8032);
+    assert_eq!((seen.good, seen.invalid), (number(&stream["placed"]), 0), "{stream}");
+    assert_eq!(
+        (number(&stream["lost"]), number(&stream["packets"])),
+        (0, seen.good + refused(stream)),
+        "{stream}"
+    );
+    assert!(seen.good > 1000, "{stream}");
+    let check = site.check(0);
+    assert_eq!(crate::site::sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
+}
+
+/// What the kernel cannot place is received as ever, and the report says why.
+#[test]
+fn a_stream_without_a_rule_is_recorded_by_this_process() {
+    if !may_place() {
+        return;
+    }
+    let line = "--packets 4000 --rate 200Mbps";
+    let [stage, bpf] = ["stage", "bpf"].map(|tier| recorded(tier, "mark5b", line));
+    same("mark5b", [&stage, &bpf]);
+    let source = source(&bpf.report);
+    assert_eq!(source["tier"], "stage", "{source}");
+    let because = source["because"].as_str().unwrap();
+    assert!(
+        because.contains("places 0 of 1 streams") && because.contains("none for this format"),
+        "{because}"
+    );
+}
+
+#[test]
+fn what_the_kernel_cannot_do_with_it_is_wrong_use() {
+    let site = Site::new(1);
+    for other in ["--faults loss=0.1", "--feedback", "--receive-threads 2", "--forward udp://127.0.0.1:9"] {
+        let done =
+            site.run(&format!("record --scan trial --tier bpf --memory 8MiB --chunk 1MiB {other} {ANY}"));
+        let said = done.said();
+        let is_forbidden = said.contains("CAP_BPF");
+        assert!(
+            done.code == Some(2) && (is_forbidden || said.contains("omit --tier bpf")),
+            "{other}: {said}"
+        );
+    }
+}
+
+#[test]
+fn without_the_privilege_the_command_fails_and_says_what_is_missing() {
+    if std::process::Command::new("setpriv").arg("--version").output().is_err() {
+        // Only it can take a capability away from root.
+        return eprintln!("SKIPPED: there is no setpriv; apt-get install util-linux");
+    }
+    let mut command = std::process::Command::new("setpriv");
+    // The recorder must lack the capability even when root runs the test.
+    if rustix::process::geteuid().is_root() {
+        command.args(["--bounding-set", "-bpf,-sys_admin"]);
+    }
+    let site = Site::new(1);
+    let binary = std::env::var_os("SKYHAUL_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into());
+    let words = site.words(&format!("record --scan trial --tier bpf --memory 8MiB --chunk 1MiB {ANY}"));
+    command.arg("--").arg(binary).env("SKYHAUL_CONFIG", "/dev/null").args(words);
+    let refused = Job::of(command).finish().expect(2);
+    for said in ["in the kernel", "hint: run as root, or with CAP_BPF"] {
+        assert!(refused.said().contains(said), "{}", refused.said());
+    }
+}

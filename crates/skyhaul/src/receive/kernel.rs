@@ -1,0 +1,353 @@
+//! The `bpf` tier of a receiving thread: programs in the kernel place the payloads of its streams.
+//!
+//! ```text
+//!   sender ─▶ listening socket ─ trains ─▶ engine: learns the stream              from the first packet on
+//!          └▶ socket connected to the sender ─ program ─┬▶ blocks, log            from then on
+//!                                                       └▶ trains ─▶ engine       what the rule does not know
+//! ```
+//!
+//! A thread loads the program, which takes the kernel some milliseconds. The connected socket is read once the listening one has been
+//! found empty, so the order of a sender's packets is kept. The process sleeps until an object begins or is complete, until
+//! something comes up, or for the time of a poll.
+//!
+//! Limits: [`PEERS`] streams, each of a sender of its own and of a format that has a rule; the others are received as by `stage`.
+
+use super::Sink;
+use super::engine::Engine;
+use super::info::StreamInfo;
+use super::placer::{Placer, SLOTS, Until};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::placement::rule::{RuleWake, SlotShape};
+use skyhaul_io::memory::Pool;
+use skyhaul_io::source::{Source, SourceStats};
+use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
+use skyhaul_io::udp::peer::{beside, share_port};
+use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
+use skyhaul_io::wake;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Streams with a program.
+const PEERS: usize = 64;
+/// Words of a program's log: half of it is used, a tenth of a second of the fastest streams.
+const LOG_WORDS: u32 = 1 << 17;
+/// Times that a socket is read in a turn, at most.
+const POLLS: usize = 64;
+/// If trains come up, so long is waited for more of them.
+const GATHER: Duration = Duration::from_millis(1);
+/// A listening socket that is never found empty no longer holds up the connected one after this.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The streams of one listening socket.
+pub(super) struct Kernel {
+    arena: Arc<PlacementArena>,
+    listening: OwnedFd,
+    local: SocketAddr,
+    buffer: u64,
+    is_shared: bool,
+    peers: Vec<Peer>,
+    /// Trains came up in the last turn.
+    came_up: bool,
+    past: SourceStats,
+}
+
+struct Peer {
+    /// The stream, and its place in the engine.
+    info: Arc<StreamInfo>,
+    at: usize,
+    state: State,
+}
+
+enum State {
+    Loading(JoinHandle<Result<(PlacementProgram, SlotShape), String>>),
+    Placing(Box<Connected>),
+    /// The kernel does not place it: why.
+    Without(String),
+}
+
+struct Connected {
+    fd: OwnedFd,
+    source: UdpSource,
+    /// What the listening socket still has comes before.
+    is_behind: Option<Instant>,
+    /// Empty datagrams that only woke this process.
+    wakes: u64,
+}
+
+/// What a turn received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KernelTurn {
+    pub(super) packets: usize,
+    pub(super) bytes: u64,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("local", &self.local)
+            .field("peers", &self.peers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// For the senders to this socket, into blocks of a pool of the kernel. `buffer` is that of each connected socket.
+    ///
+    /// # Errors
+    /// The pool is another one, or a system error.
+    pub(super) fn new(pool: &Pool, source: &UdpSource, buffer: u64) -> io::Result<Kernel> {
+        let arena = PlacementArena::of(pool)
+            .ok_or_else(|| io::Error::other("the pool of the receiver is not memory of the kernel"))?;
+        Ok(Kernel {
+            arena: Arc::new(arena),
+            listening: source.descriptor()?,
+            local: source.local(),
+            buffer,
+            is_shared: false,
+            peers: Vec::new(),
+            came_up: false,
+            past: SourceStats::default(),
+        })
+    }
+
+    fn connected(&self) -> impl Iterator<Item = &Connected> {
+        self.peers.iter().filter_map(|peer| match &peer.state {
+            State::Placing(connected) => Some(&**connected),
+            _ => None,
+        })
+    }
+
+    /// Waits for packets, or for an object that the kernel has begun or completed.
+    ///
+    /// # Errors
+    /// A system error.
+    pub(super) fn wait(&mut self, most: Duration) -> io::Result<()> {
+        if std::mem::take(&mut self.came_up) && GATHER < most {
+            std::thread::sleep(GATHER);
+            return Ok(());
+        }
+        let sockets: Vec<BorrowedFd<'_>> = std::iter::once(self.listening.as_fd())
+            .chain(self.connected().map(|peer| peer.fd.as_fd()))
+            .collect();
+        wake::wait_for(&sockets, most).map(drop)
+    }
+
+    /// Takes what the kernel placed and what came up. `is_empty`: the listening socket has been found empty.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub(super) fn receive<K: Sink>(
+        &mut self,
+        engine: &mut Engine<K>,
+        is_empty: bool,
+        now: impl Fn() -> Nanos,
+    ) -> io::Result<KernelTurn> {
+        let mut turn = KernelTurn::default();
+        for Peer { at, state, info } in &mut self.peers {
+            let State::Placing(connected) = state else { continue };
+            if !engine.is_stream(*at, info.id) {
+                continue;
+            }
+            if let Some(since) = connected.is_behind {
+                if !is_empty && since.elapsed() < PATIENCE {
+                    continue;
+                }
+                connected.is_behind = None;
+            }
+            self.came_up |= connected.read(engine, Some(*at), &mut turn, &now)?;
+            let taken = engine.take_log(*at, Until::ComesUp, now());
+            turn.packets += taken.packets as usize;
+            turn.bytes += taken.bytes;
+            engine.turn_placing(*at);
+        }
+        Ok(turn)
+    }
+
+    /// New streams get programs, and those that have ended give them up. Call it a few times a second.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub(super) fn handle_tick<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
+        self.end_gone(engine, now)?;
+        let new: Vec<(usize, Arc<StreamInfo>)> = engine
+            .placeable()
+            .filter(|(_, info)| !self.peers.iter().any(|peer| peer.info.id == info.id))
+            .map(|(at, info)| (at, info.clone()))
+            .collect();
+        for (at, info) in new {
+            let loads = self.peers.iter().filter(|peer| !matches!(peer.state, State::Without(_))).count();
+            let state = match loads < PEERS {
+                true => load(&self.arena, &info),
+                false => State::Without(format!("the kernel places {PEERS} streams at most")),
+            };
+            self.peers.push(Peer { info, at, state });
+        }
+        for at in 0..self.peers.len() {
+            if matches!(&self.peers[at].state, State::Loading(thread) if thread.is_finished()) {
+                let state = std::mem::replace(&mut self.peers[at].state, State::Without(String::new()));
+                let State::Loading(thread) = state else { continue };
+                self.peers[at].state = self.begin(at, thread, engine).unwrap_or_else(State::Without);
+            }
+        }
+        Ok(())
+    }
+
+    /// The program is loaded: its sender gets a socket. Until slots are opened, all comes up.
+    fn begin<K: Sink>(
+        &mut self,
+        peer: usize,
+        thread: JoinHandle<Result<(PlacementProgram, SlotShape), String>>,
+        engine: &mut Engine<K>,
+    ) -> Result<State, String> {
+        let loaded = thread.join().map_err(|_| "the thread that loads its program panicked".to_owned())?;
+        let (program, shape) = loaded?;
+        let Peer { info, at, .. } = &self.peers[peer];
+        if !engine.is_stream(*at, info.id) {
+            return Err("its stream has ended".to_owned());
+        }
+        let failed = |error: io::Error| error.to_string();
+        if !self.is_shared {
+            share_port(self.listening.as_fd()).map_err(failed)?;
+            self.is_shared = true;
+        }
+        let socket =
+            beside(self.local, info.sender, self.buffer, |socket| program.attach(socket)).map_err(failed)?;
+        let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
+        let fd = socket.try_clone().map_err(failed)?.into();
+        let source = UdpSource::from_fd(socket.into(), &options).map_err(failed)?;
+        let packet_bytes = info.format.packet_bytes as u64;
+        engine.begin_placing(*at, Placer::new(program, shape, packet_bytes));
+        let is_behind = Some(Instant::now());
+        Ok(State::Placing(Box::new(Connected { fd, source, is_behind, wakes: 0 })))
+    }
+
+    /// Streams that were replaced: their sockets are read empty, and closed.
+    fn end_gone<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
+        let is_gone = |peer: &Peer| !engine.is_stream(peer.at, peer.info.id);
+        let (gone, rest): (Vec<Peer>, Vec<Peer>) =
+            std::mem::take(&mut self.peers).into_iter().partition(is_gone);
+        self.peers = rest;
+        for peer in gone {
+            if let State::Placing(mut connected) = peer.state {
+                let mut turn = KernelTurn::default();
+                connected.read(engine, None, &mut turn, &|| now)?;
+                // Its program's counts went with the stream.
+                let stats = connected.source.stats();
+                self.past.packets += stats.packets - connected.wakes;
+                self.past.bytes += stats.bytes;
+                self.past.trains += stats.trains - connected.wakes;
+            }
+        }
+        Ok(())
+    }
+
+    /// The counters of the listening socket, with those of the connected ones.
+    pub(super) fn stats<K: Sink>(&self, engine: &Engine<K>, mut all: SourceStats) -> SourceStats {
+        all.packets += self.past.packets;
+        all.bytes += self.past.bytes;
+        all.trains += self.past.trains;
+        let mut placing = 0;
+        for peer in &self.peers {
+            let State::Placing(connected) = &peer.state else { continue };
+            let Some(placer) = engine.placer(peer.at) else { continue };
+            placing += 1;
+            // The kernel counts a train of which nothing is left as dropped by the socket: these are counted after the drops.
+            let stats = connected.source.stats();
+            let counts = placer.counts();
+            all.packets += stats.packets - connected.wakes + counts.placed + counts.refused.total();
+            all.bytes += stats.bytes + placer.placed_bytes();
+            all.trains += stats.trains - connected.wakes + counts.silent_runs() + counts.wakes;
+            all.truncated += stats.truncated;
+            let drops = stats.socket_drops.saturating_sub(counts.silent_runs());
+            all.socket_drops += drops;
+            if drops > 0 {
+                all.remedies.push(format!(
+                    "{}: the socket had no room for {drops} arrivals that the kernel could not place",
+                    peer.info.sender
+                ));
+            }
+        }
+        if placing > 0 {
+            all.tier = "bpf";
+        }
+        all.because = self.because(placing);
+        all
+    }
+
+    fn because(&self, placing: usize) -> String {
+        if self.peers.is_empty() {
+            return "bpf is requested, and no stream has begun that the kernel can place".to_owned();
+        }
+        let mut text = format!("requested; the kernel places {placing} of {} streams", self.peers.len());
+        let why = |peer: &Peer| match &peer.state {
+            State::Placing(_) => None,
+            State::Loading(_) => Some(format!("{}: its program is being loaded", peer.info.sender)),
+            State::Without(why) => Some(format!("{}: {why}", peer.info.sender)),
+        };
+        if let Some(why) = self.peers.iter().find_map(why) {
+            text += "; ";
+            text += &why;
+        }
+        text
+    }
+}
+
+impl Connected {
+    /// Takes trains that came up, each after what the kernel placed before it. Returns whether there were some.
+    fn read<K: Sink>(
+        &mut self,
+        engine: &mut Engine<K>,
+        at: Option<usize>,
+        turn: &mut KernelTurn,
+        now: &impl Fn() -> Nanos,
+    ) -> io::Result<bool> {
+        let mut came_up = false;
+        for _ in 0..POLLS {
+            let mut trains = 0;
+            let wakes = &mut self.wakes;
+            self.source.poll(Duration::ZERO, &mut |train| {
+                trains += 1;
+                // Real empty datagrams are refused by the program.
+                if train.bytes.is_empty() {
+                    *wakes += 1;
+                    return;
+                }
+                came_up = true;
+                let now = now();
+                if let Some(at) = at {
+                    let taken = engine.take_log(at, Until::CameUp(train.count()), now);
+                    turn.packets += taken.packets as usize;
+                    turn.bytes += taken.bytes;
+                }
+                turn.packets += train.count();
+                turn.bytes += train.bytes.len() as u64;
+                engine.handle_train(&train, now);
+            })?;
+            if trains == 0 {
+                break;
+            }
+        }
+        Ok(came_up)
+    }
+}
+
+/// Begins to load the program of a stream.
+fn load(arena: &Arc<PlacementArena>, info: &StreamInfo) -> State {
+    let (arena, format) = (Arc::clone(arena), info.format.clone());
+    let wake = RuleWake { completed: 1, begun: 1 };
+    let load = move || {
+        let rule = format.rule(SLOTS, wake).and_then(|rule| rule.logged(arena.elements(), LOG_WORDS));
+        let rule = rule.map_err(|error| error.to_string())?;
+        let program = PlacementProgram::over(&rule.rule, &arena).map_err(|error| error.to_string())?;
+        (0..).zip(&rule.parameters).for_each(|(at, &value)| program.set_parameter(at, value));
+        Ok((program, rule.rule.shape))
+    };
+    match std::thread::Builder::new().name("placement".to_owned()).spawn(load) {
+        Ok(thread) => State::Loading(thread),
+        Err(error) => State::Without(format!("no thread to load its program: {error}")),
+    }
+}

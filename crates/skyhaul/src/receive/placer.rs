@@ -1,0 +1,392 @@
+//! A stream whose payloads a program in the kernel places: the objects that are open there, and what the log says of them.
+//!
+//! ```text
+//!   program ─▶ block of an open slot (payload)
+//!      └─────▶ log: placed, placed, went up, placed … ─▶ Stream::take_log ─▶ window: reserve, commit, without a copy
+//!   socket: what went up ────────── between them, where the log has it ───▶ window: reserve, copy, commit
+//! ```
+//!
+//! The window of the stream decides about every packet, in the order of arrival, as if this process had copied all of them. So what
+//! retires, what is missing, and each counter is as without the program. For that the program refuses nothing; what it does
+//! not place goes up.
+//!
+//! * *Ahead*: slots are open for the next objects, each with a block of the pool. The window gets that block when the object's first
+//!   packet is taken from the log, or comes up.
+//! * *A unit is claimed* in the slot before this process writes it, too: so program and process never write the same one.
+//! * *Closing*: a slot is closed, and runs that had begun are over, before its block is read or returned. The slot is used
+//!   again when the log is taken up to there.
+//! * *Held*: before a deadline retires anything, all slots are closed and the log is taken, so that no payload lies in a block
+//!   that has left.
+//!
+//! Limits: [`SLOTS`] slots; objects that began before the program, and rests of objects that were delivered in parts, are placed by
+//! this process.
+
+use super::stream::Stream;
+use skyhaul_core::assembly::{Slot, Window};
+use skyhaul_core::placement::rule::{LoggedPacket, RuleCounts, SlotShape};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
+use skyhaul_io::bpf;
+use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::udp::bpf::PlacementProgram;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Slots of a program.
+pub(super) const SLOTS: u32 = 32;
+/// Open slots ahead of the newest object: for so many bytes, within these bounds.
+const AHEAD_BYTES: u64 = 64 << 20;
+const AHEAD: (u64, u64) = (2, 16);
+/// Bits of the kernel's time in the log.
+const TIME_MASK: u64 = u64::MAX >> 16;
+
+/// How far the log is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// To a train of which so many packets went up the socket. They are placed next.
+    CameUp(usize),
+    /// To a train of which packets will come up; unless the socket has been found empty since.
+    ComesUp,
+    /// All of it.
+    End,
+}
+
+/// What a slot is used for.
+#[derive(Debug)]
+enum Use {
+    Closed,
+    Open(Object),
+    /// Closed, but the log may have packets of it up to this word.
+    Closing(Object, u64),
+}
+
+#[derive(Debug)]
+struct Object {
+    number: u64,
+    element: usize,
+    /// Its memory, before the window has it.
+    block: Option<Block>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Placer {
+    program: PlacementProgram,
+    shape: SlotShape,
+    packet_bytes: u64,
+    slots: Vec<Use>,
+    ahead: u64,
+    /// No slot is opened any more.
+    has_ended: bool,
+    /// Where in the log a train is whose front has come up.
+    front: Option<u64>,
+    /// Where a train was awaited at the end of the turn before.
+    awaited: Option<u64>,
+    run: Vec<LoggedPacket>,
+}
+
+/// What was taken from a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TakenFromLog {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Placer {
+    /// A program with a log and [`SLOTS`] slots, all closed, for packets of this length.
+    pub(super) fn new(program: PlacementProgram, shape: SlotShape, packet_bytes: u64) -> Placer {
+        let object_bytes = u64::from(shape.units) * u64::from(shape.unit_bytes);
+        Placer {
+            program,
+            shape,
+            packet_bytes,
+            slots: (0..SLOTS).map(|_| Use::Closed).collect(),
+            ahead: (AHEAD_BYTES / object_bytes.max(1)).clamp(AHEAD.0, AHEAD.1),
+            has_ended: false,
+            front: None,
+            awaited: None,
+            run: Vec::new(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> RuleCounts {
+        self.program.counts()
+    }
+
+    /// Bytes of the packets that the program has placed.
+    pub(super) fn placed_bytes(&self) -> u64 {
+        self.counts().placed * self.packet_bytes
+    }
+
+    fn object(&self, slot: u32) -> Option<&Object> {
+        match self.slots.get(slot as usize)? {
+            Use::Open(object) | Use::Closing(object, _) => Some(object),
+            Use::Closed => None,
+        }
+    }
+
+    fn slot_of(number: u64) -> u32 {
+        (number % u64::from(SLOTS)) as u32
+    }
+
+    /// The slot that is open for this object.
+    #[inline]
+    pub(super) fn open_slot(&self, number: u64) -> Option<u32> {
+        let slot = Self::slot_of(number);
+        let is_open = matches!(&self.slots[slot as usize], Use::Open(object) if object.number == number);
+        is_open.then_some(slot)
+    }
+
+    /// The memory of an object that begins, if the program has some for it.
+    pub(super) fn give(&mut self, number: u64) -> Option<Block> {
+        match &mut self.slots[Self::slot_of(number) as usize] {
+            Use::Open(object) | Use::Closing(object, _) if object.number == number => object.block.take(),
+            _ => None,
+        }
+    }
+
+    /// Claims a range of an object for this process, if its slot is open. `false`: the program has it already.
+    pub(super) fn claim(&self, number: u64, range: &std::ops::Range<usize>) -> bool {
+        let unit = (range.start / self.shape.unit_bytes as usize) as u32;
+        self.open_slot(number).is_none_or(|slot| self.program.claim(slot, unit))
+    }
+
+    /// Closes these, and waits for runs that had begun.
+    fn close(&mut self, mut is_closed: impl FnMut(&Object) -> bool) {
+        let mut closing = Vec::new();
+        for (slot, of) in self.slots.iter().enumerate() {
+            if let Use::Open(object) = of
+                && is_closed(object)
+            {
+                self.program.close(slot as u32, object.number);
+                closing.push(slot);
+            }
+        }
+        if closing.is_empty() {
+            return;
+        }
+        self.program.quiesce();
+        let head = self.program.log().map_or(0, |log| log.head());
+        for slot in closing {
+            self.slots[slot] = match std::mem::replace(&mut self.slots[slot], Use::Closed) {
+                Use::Open(object) => Use::Closing(object, head),
+                other => other,
+            };
+        }
+    }
+
+    /// Nothing is placed until [`go_on`](Self::go_on).
+    fn hold(&self) {
+        for (slot, of) in self.slots.iter().enumerate() {
+            if let Use::Open(object) = of {
+                self.program.close(slot as u32, object.number);
+            }
+        }
+        self.program.quiesce();
+    }
+
+    fn go_on(&self) {
+        for (slot, of) in self.slots.iter().enumerate() {
+            if let Use::Open(object) = of {
+                self.program.reopen(slot as u32, object.number);
+            }
+        }
+    }
+
+    /// Slots whose packets have all been taken from the log are free again.
+    fn release(&mut self) {
+        let tail = self.program.log().map_or(0, |log| log.tail());
+        for of in &mut self.slots {
+            if matches!(of, Use::Closing(_, until) if *until <= tail) {
+                *of = Use::Closed;
+            }
+        }
+    }
+
+    /// Opens slots for the objects from `next` on; `spare` is how many blocks it may take.
+    fn open(&mut self, next: u64, pool: &Pool, mut spare: usize) {
+        for number in (next..next.saturating_add(self.ahead)).take_while(|&number| number < 1 << 62) {
+            let slot = Self::slot_of(number);
+            if spare == 0 || !matches!(self.slots[slot as usize], Use::Closed) {
+                continue;
+            }
+            let Some(block) = pool.take() else { return };
+            spare -= 1;
+            let element = block.index();
+            self.program.begin_in(slot, number, element as u32);
+            self.slots[slot as usize] = Use::Open(Object { number, element, block: Some(block) });
+        }
+    }
+
+    /// The next run of the log, if it is to be taken now: when it arrived, and whether its front has come up. Its packets are in
+    /// `run`.
+    fn next_run(&mut self, until: Until) -> Option<(Nanos, bool)> {
+        let Placer { program, run, front, awaited, .. } = self;
+        let log = program.log()?;
+        let next = log.peek()?;
+        let at = Some(log.tail());
+        if next.passed > 0 && *front != at {
+            let stops = match until {
+                Until::CameUp(packets) if packets == next.passed => {
+                    *front = at;
+                    true
+                }
+                // The kernel had no room for it, or this process is slower than its program.
+                Until::CameUp(_) | Until::End => false,
+                Until::ComesUp => std::mem::replace(awaited, at) != at,
+            };
+            if stops {
+                return None;
+            }
+        }
+        run.clear();
+        log.take(|packet| run.push(packet))?;
+        Some((next.time, next.passed > 0))
+    }
+}
+
+/// The time of this host's clock at a time of the kernel's monotonic clock that has just been.
+struct Clock {
+    monotonic: u64,
+    real: Nanos,
+}
+
+impl Clock {
+    fn now() -> Clock {
+        let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { monotonic: bpf::now(), real: Nanos::from(real) }
+    }
+
+    fn real(&self, time: Nanos) -> Nanos {
+        let ago = self.monotonic.wrapping_sub(time.0) & TIME_MASK;
+        // A run may have ended after this clock was read.
+        let ahead = time.0.wrapping_sub(self.monotonic) & TIME_MASK;
+        if ahead < ago { self.real.plus(Nanos(ahead)) } else { Nanos(self.real.0.saturating_sub(ago)) }
+    }
+}
+
+impl Stream {
+    /// Takes what the log has, in order.
+    pub(super) fn take_log(&mut self, until: Until, now: Nanos) -> TakenFromLog {
+        let mut taken = TakenFromLog::default();
+        let Some(mut placer) = self.placer.take() else { return taken };
+        let mut clock = None;
+        while let Some((time, has_front)) = placer.next_run(until) {
+            let time = clock.get_or_insert_with(Clock::now).real(time);
+            if has_front {
+                self.arrivals.at(Some(time));
+            } else {
+                self.train_arrived(Some(time));
+            }
+            let run = std::mem::take(&mut placer.run);
+            let mut rest = &run[..];
+            while let Some((&first, behind)) = rest.split_first() {
+                let LoggedPacket::Placed { slot, unit } = first else {
+                    (taken.packets, self.report.packets) = (taken.packets + 1, self.report.packets + 1);
+                    self.refused(Reject::Truncated, 1);
+                    rest = behind;
+                    continue;
+                };
+                let follows = |&(at, packet): &(u32, &LoggedPacket)| {
+                    *packet == LoggedPacket::Placed { slot, unit: unit + at }
+                };
+                let count = 1 + (1..).zip(behind).take_while(follows).count();
+                rest = &rest[count..];
+                let bytes = count as u64 * placer.packet_bytes;
+                taken = TakenFromLog { packets: taken.packets + count as u64, bytes: taken.bytes + bytes };
+                self.placed_run(&mut placer, (slot, unit), count as u64, now);
+            }
+            placer.run = run;
+        }
+        self.placer = Some(placer);
+        taken
+    }
+
+    /// Packets that lie side by side in an object: at once, as far as they have a place.
+    fn placed_run(&mut self, placer: &mut Placer, (slot, unit): (u32, u32), count: u64, now: Nanos) {
+        self.report.packets += count;
+        self.report.bytes += count * placer.packet_bytes;
+        let SlotShape { units, unit_bytes, .. } = placer.shape;
+        let (each, Some(object)) = (u64::from(unit_bytes), placer.object(slot)) else {
+            // There is no such slot in the log: it was open while these were placed.
+            return self.refused(Reject::Late, count);
+        };
+        let place = Placement {
+            key: Key::of(object.number),
+            offset: u64::from(unit) * each,
+            start: 0,
+            length: count * each,
+            size: Some(u64::from(units) * each),
+            number_bits: 0,
+        };
+        let at_once = count > 1 && self.assembly.goes_on(&place);
+        let (parts, packets) = if at_once { (1, count) } else { (count, 1) };
+        for part in 0..parts {
+            let length = packets * each;
+            let place = Placement { offset: place.offset + part * length, length, ..place };
+            if let Err(why) = self.commit_placed(placer, slot, place, (packets, now)) {
+                self.refused(why, packets);
+            }
+        }
+    }
+
+    fn commit_placed(
+        &mut self,
+        placer: &mut Placer,
+        slot: u32,
+        place: Placement,
+        (packets, now): (u64, Nanos),
+    ) -> Result<(), Reject> {
+        let element = placer.object(slot).map(|object| object.element);
+        let room = |_: u64, old: Option<Block>| placer.give(place.key.number).ok_or(old);
+        let mut reserved = self.assembly.reserve(place, now, room)?;
+        // The object was delivered, and began anew in other memory.
+        if Some(reserved.block().index()) != element {
+            return Err(Reject::Late);
+        }
+        reserved.commit(now);
+        self.placed(&place, packets, now);
+        Ok(())
+    }
+
+    /// Closes the slots of objects that have left the window, before anything reads them.
+    pub(super) fn close_left(&mut self) {
+        if let Some(placer) = &mut self.placer {
+            placer.close(|object| object.block.is_none() && !self.assembly.holds(object.number));
+        }
+    }
+
+    /// Opens slots for the objects to come.
+    pub(super) fn open_ahead(&mut self, pool: &Pool) {
+        let Some(placer) = self.placer.as_mut().filter(|placer| !placer.has_ended) else { return };
+        placer.release();
+        let Some(next) = self.assembly.next_number() else { return };
+        let wanted =
+            next.saturating_sub(self.assembly.config().window as u64 + 1)..next.saturating_add(placer.ahead);
+        placer.close(|object| object.block.is_some() && !wanted.contains(&object.number));
+        let spare = pool.free().saturating_sub(self.leaves.max(pool.blocks() / 4));
+        placer.open(next, pool, spare);
+    }
+
+    /// Runs `act` while nothing is placed, after all that was placed before.
+    pub(super) fn while_held(&mut self, now: Nanos, act: impl FnOnce(&mut Stream)) {
+        if let Some(placer) = &self.placer {
+            placer.hold();
+            self.take_log(Until::End, now);
+        }
+        act(self);
+        self.close_left();
+        if let Some(placer) = &self.placer {
+            placer.go_on();
+        }
+    }
+
+    /// Nothing is placed from now on: all goes up.
+    pub(super) fn end_placing(&mut self, now: Nanos) {
+        let Some(placer) = &mut self.placer else { return };
+        placer.has_ended = true;
+        placer.close(|_| true);
+        self.take_log(Until::End, now);
+        if let Some(placer) = &mut self.placer {
+            placer.release();
+        }
+    }
+}
