@@ -227,7 +227,9 @@ impl Pool {
         }
         check_available(block_bytes as u64 * u64::from(count), "a pool", "use a smaller --memory")?;
         let free = ArrayQueue::new(count as usize);
-        (0..count).for_each(|index| drop(free.push(index)));
+        for index in 0..count {
+            let _ = free.push(index);
+        }
         Ok(Pool(Arc::new(Inner {
             mapping: Mapping::of_kernel(block_bytes, count)?,
             first: 0,

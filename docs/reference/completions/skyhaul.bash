@@ -6634,7 +6634,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --tier)
-                    COMPREPLY=($(compgen -W "auto stage plain ring" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto stage plain ring bpf" -- "${cur}"))
                     return 0
                     ;;
                 --faults)
@@ -6934,7 +6934,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --tier)
-                    COMPREPLY=($(compgen -W "auto stage plain ring" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto stage plain ring bpf" -- "${cur}"))
                     return 0
                     ;;
                 --faults)

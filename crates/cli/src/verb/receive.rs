@@ -20,7 +20,6 @@ use skyhaul::core::placement::Nanos;
 use skyhaul::core::wire::keyed::Data;
 use skyhaul::io::file::failed;
 use skyhaul::io::lock::lock;
-use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
 use skyhaul::report::{BuildReport, ReceiveReport};

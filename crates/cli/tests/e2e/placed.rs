@@ -161,24 +161,6 @@ fn an_interrupt_amid_a_stream_leaves_whole_chunks_of_what_came() {
     assert_eq!(crate::site::sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
 }
 
-/// What the kernel cannot place is received as ever, and the report says why.
-#[test]
-fn a_stream_without_a_rule_is_recorded_by_this_process() {
-    if !may_place() {
-        return;
-    }
-    let line = "--packets 4000 --rate 200Mbps";
-    let [stage, bpf] = ["stage", "bpf"].map(|tier| recorded(tier, "mark5b", line));
-    same("mark5b", [&stage, &bpf]);
-    let source = source(&bpf.report);
-    assert_eq!(source["tier"], "stage", "{source}");
-    let because = source["because"].as_str().unwrap();
-    assert!(
-        because.contains("places 0 of 1 streams") && because.contains("none for this format"),
-        "{because}"
-    );
-}
-
 #[test]
 fn what_the_kernel_cannot_do_with_it_is_wrong_use() {
     let site = Site::new(1);
