@@ -67,6 +67,7 @@ pub mod packetize;
 pub mod pattern;
 pub mod placement;
 pub mod predict;
+pub mod quality;
 pub mod rdma;
 pub mod samples;
 pub mod schedule;
