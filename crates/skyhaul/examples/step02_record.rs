@@ -4,6 +4,7 @@
 //! its bytes and its line in the index are durable. Later steps read the scan that `record` makes.
 
 use skyhaul::io::memory::PoolOptions;
+use skyhaul::quality::QualityOptions;
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
 use skyhaul::recording::WriterOptions;
@@ -35,6 +36,8 @@ pub(crate) fn record(disks: &[PathBuf]) -> Result<RecordReport, Box<dyn Error>> 
         pool: PoolOptions { block_bytes: 16 << 10, ..PoolOptions::with_total(16 << 20) },
         // Frames marked invalid in place of lost ones.
         fill: true,
+        // Look at some frames of each stream while they are recorded.
+        quality: Some(QualityOptions::default()),
     })?;
     let address = recorder.receiver().addresses().next().ok_or("no address")?.to_owned();
     let mut recording = recorder.start()?;

@@ -88,8 +88,11 @@ impl From<Irregular> for IrregularSummary {
 
 /// The kind of events about the host's clock.
 pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
-/// Kinds of events that are about a stream's times, threads, station and rate.
-pub const STREAM_EVENTS: [&str; 10] = [
+/// Kinds of events about the quality of what is recorded: a finding that began, or is over.
+pub(crate) const QUALITY: &str = "quality";
+pub(crate) const QUALITY_OVER: &str = "quality_over";
+/// Kinds of events that are about a stream's times, threads, station, rate and quality.
+pub const STREAM_EVENTS: [&str; 12] = [
     "time_jump",
     "time_stopped",
     "thread_lost",
@@ -100,6 +103,8 @@ pub const STREAM_EVENTS: [&str; 10] = [
     CLOCK_OFFSET,
     "restart",
     "packets_refused",
+    QUALITY,
+    QUALITY_OVER,
 ];
 
 /// A frame's second in UTC and its number.

@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod mirror;
 pub mod panics;
 pub mod peer;
+pub mod quality;
 pub mod rdma;
 pub mod receive;
 pub mod recorder;

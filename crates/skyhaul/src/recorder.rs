@@ -12,11 +12,14 @@
 //!
 //! Frames that did not arrive are filled where they would lie in a chunk, or left out of it; each is counted once.
 
+mod gaps;
 mod objects;
 
+use gaps::{fill, filler, pack};
 pub use objects::ObjectRecorder;
 
 use crate::ledger::{FrameLedger, differs};
+use crate::quality::{Quality, QualityOptions, QualityReport, QualityTap, QualityView};
 use crate::receive::{Receiver, ReceiverOptions, Running, Sink, StreamInfo, StreamPart, moved};
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, RecordingReport, Refusal,
@@ -24,11 +27,10 @@ use crate::recording::{
 };
 use crate::report::ReceiveReport;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Octets, Place, StreamFormat};
-use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Place};
+use skyhaul_io::memory::{Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -44,6 +46,8 @@ pub struct RecorderOptions {
     pub pool: PoolOptions,
     /// Fill gaps in chunks with frames marked invalid. Otherwise nothing is written for frames that did not arrive.
     pub fill: bool,
+    /// Look at some frames of each stream while they are recorded; `None`: do not.
+    pub quality: Option<QualityOptions>,
 }
 
 /// Why a recorder cannot start.
@@ -65,6 +69,7 @@ pub struct Recorder {
     pool: Pool,
     fill: bool,
     flush: Duration,
+    quality: Option<QualityOptions>,
     /// The family whose objects are recorded.
     family: Option<FamilyRef>,
 }
@@ -77,6 +82,7 @@ pub struct RunningRecorder {
     pool: Pool,
     heaps_lost: Arc<AtomicU64>,
     lost: Arc<LostFrames>,
+    quality: Option<Quality>,
 }
 
 impl Recorder {
@@ -97,7 +103,8 @@ impl Recorder {
         let flush = receiver.flush;
         let receiver = Receiver::open(receiver, pool.clone())?;
         let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer })?;
-        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill, flush, family })
+        let (fill, quality) = (options.fill, options.quality);
+        Ok(Self { receiver, writer: Arc::new(writer), pool, fill, flush, quality, family })
     }
 
     /// The memory for packets.
@@ -122,7 +129,7 @@ impl Recorder {
     /// # Errors
     /// A thread that cannot be started.
     pub fn start(self) -> io::Result<RunningRecorder> {
-        let Self { receiver, writer, pool, fill, flush, family } = self;
+        let Self { receiver, writer, pool, fill, flush, quality, family } = self;
         let of_sinks = writer.clone();
         let mut recorder = ObjectRecorder::new(writer.clone(), pool.clone(), flush);
         if let Some(family) = family {
@@ -131,12 +138,19 @@ impl Recorder {
         let heaps_lost = recorder.lost();
         let lost = Arc::<LostFrames>::default();
         let (of_sink, counts) = (pool.clone(), lost.clone());
+        // An operator must know of a finding now, and a reader of the index later.
+        let of_quality = writer.clone();
+        let start = |options| Quality::start(options, move |event| of_quality.keep_event(event));
+        let quality = quality.map(start).transpose()?;
+        // One for each receiving thread; they end with these.
+        let taps = quality.as_ref().map(Quality::taps);
         let sink = move |_| -> Box<dyn Sink> {
             let (writer, pool, lost) = (of_sinks.clone(), of_sink.clone(), counts.clone());
-            Box::new(RecordSink { writer, fill, pool, lost, streams: HashMap::new() })
+            let tap = taps.as_ref().map(|tap| tap());
+            Box::new(RecordSink { writer, fill, pool, lost, tap, streams: HashMap::new() })
         };
         let running = receiver.start_with(sink, Box::new(recorder))?;
-        Ok(RunningRecorder { running, writer, pool, heaps_lost, lost })
+        Ok(RunningRecorder { running, writer, pool, heaps_lost, lost, quality })
     }
 }
 
@@ -188,12 +202,20 @@ impl RunningRecorder {
         self.writer.events_from(from)
     }
 
+    /// What the streams were found to be, if that is looked at; it may outlive the recorder.
+    #[must_use]
+    pub fn quality(&self) -> Option<QualityView> {
+        self.quality.as_ref().map(Quality::view)
+    }
+
     /// Read what the kernel holds, write everything, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
         let mut receive = self.running.finish();
         // All events are in one place, for operators and for readers of the index.
         receive.events.drain(..).for_each(|event| self.writer.keep_event(event));
+        // Its last events, too.
+        let quality = self.quality.map(Quality::finish);
         let recording = match Arc::try_unwrap(self.writer) {
             Ok(writer) => writer.finish(deadline),
             Err(shared) => {
@@ -204,7 +226,8 @@ impl RunningRecorder {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let heaps_not_recorded = count(&self.heaps_lost);
         let (frames_filled, frames_left_out) = (count(&self.lost.filled), count(&self.lost.left_out));
-        RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out }.balanced()
+        RecordReport { receive, recording, heaps_not_recorded, frames_filled, frames_left_out, quality }
+            .balanced()
     }
 }
 
@@ -217,6 +240,7 @@ struct RecordSink {
     fill: bool,
     pool: Pool,
     lost: Arc<LostFrames>,
+    tap: Option<QualityTap>,
     streams: HashMap<u32, Recorded>,
 }
 
@@ -261,9 +285,15 @@ impl Sink for RecordSink {
 
     fn stream_ended(&mut self, stream: &Arc<StreamInfo>) {
         self.streams.remove(&stream.id);
+        if let Some(tap) = &mut self.tap {
+            tap.stream_ended(stream);
+        }
     }
 
     fn part(&mut self, stream: &Arc<StreamInfo>, part: StreamPart) {
+        if let Some(tap) = &mut self.tap {
+            tap.part(stream, &part);
+        }
         if !self.streams.contains_key(&stream.id) {
             self.begin(stream);
         }
@@ -382,72 +412,6 @@ impl LostFrames {
     }
 }
 
-/// What arrived of a chunk, one frame behind the other in another block, and its length. Its own block may be in use by
-/// readers, and what lies in it must stay where it is. `None` if there is no block, or nothing arrived.
-fn pack(chunk: &Chunk, unit: usize, pool: &Pool) -> Option<(Block, usize)> {
-    let bytes = &chunk.block[chunk.range.clone()];
-    let starts = std::iter::once(0).chain(chunk.meta.missing.iter().map(|hole| hole.end as usize * unit));
-    let holes = chunk.meta.missing.iter().map(|hole| hole.start as usize * unit);
-    let ends = holes.chain(std::iter::once(bytes.len()));
-    let runs: Vec<_> = starts.zip(ends).filter(|(start, end)| start < end).collect();
-    if runs.is_empty() {
-        return None;
-    }
-    let mut block = pool.take()?;
-    let mut length = 0;
-    for (start, end) in runs {
-        let run = bytes.get(start..end)?;
-        block.part_mut(length..length + run.len()).copy_from_slice(run);
-        length += run.len();
-    }
-    Some((block, length))
-}
-
-fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> {
-    let mut format = format.clone();
-    format.frames_per_second = frames_per_second;
-    Arc::new(Filler::new(format))
-}
-
-/// Fill a chunk's gaps. The filler counts threads from the start of an object, so a chunk that begins within a group of
-/// threads is passed from the group's start on, with the frames before the chunk as missing.
-fn fill(
-    filler: &Filler,
-    unit: usize,
-    group: usize,
-    meta: &ChunkMeta,
-    block: &mut Block,
-    range: Range<usize>,
-) {
-    let lead = (range.start / unit.max(1)) % group.max(1);
-    let shift = |u: u32| u + lead as u32;
-    let mut missing: Vec<Range<u32>> = meta.missing.iter().map(|m| shift(m.start)..shift(m.end)).collect();
-    if lead > 0 {
-        missing.insert(0, 0..lead as u32);
-    }
-    let mut chunk = ChunkOctets { block, range: range.start - lead * unit..range.end };
-    filler.fill(&mut chunk, &missing);
-}
-
-/// A chunk in its block, other parts of which may be in use.
-struct ChunkOctets<'a> {
-    block: &'a mut Block,
-    range: Range<usize>,
-}
-
-impl Octets for ChunkOctets<'_> {
-    fn length(&self) -> usize {
-        self.range.len()
-    }
-    fn read(&self, range: Range<usize>) -> &[u8] {
-        self.block[self.range.clone()].get(range).unwrap_or_default()
-    }
-    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
-        let start = self.range.start;
-        self.block.part_mut(start + range.start..start + range.end)
-    }
-}
-
 /// What was received and recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordReport {
@@ -466,6 +430,9 @@ pub struct RecordReport {
     /// frames.
     #[serde(default)]
     pub frames_left_out: u64,
+    /// The quality of the streams, if it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<QualityReport>,
 }
 
 impl RecordReport {

@@ -14,6 +14,7 @@ use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Size, Span};
+use skyhaul::quality::PhaseCal;
 use skyhaul::receive::Origin;
 use skyhaul::wire::Format;
 use std::net::IpAddr;
@@ -350,6 +351,13 @@ pub(crate) struct RecordArgs {
     /// Write nothing for lost frames, instead of frames marked invalid
     #[arg(long, add = to(FRAMES).instead(OBJECTS, "leave it out; gaps in heaps and events are never filled"))]
     pub(crate) no_fill: bool,
+    /// Do not look at the quality of the streams (states of samples, byte order, times, phase-cal tones)
+    #[arg(long, add = to(FRAMES).instead(OBJECTS, "leave it out; heaps and events are not looked at"))]
+    pub(crate) no_quality: bool,
+    /// Phase-cal tones that every channel must have: their spacing, and where in the band the first is, like 1MHz or
+    /// 5MHz@10kHz (default: tones that were there must stay)
+    #[arg(long, value_name = "SPACING[@OFFSET]", conflicts_with = "no_quality", add = to(FRAMES).instead(OBJECTS, "leave it out; heaps and events are not looked at"))]
+    pub(crate) phase_cal: Option<PhaseCal>,
     /// Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`
     #[arg(long, value_name = "PATH:SPEC", add = ALWAYS, help_heading = TESTING)]
     pub(crate) disk_faults: Vec<String>,

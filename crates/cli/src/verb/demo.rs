@@ -131,6 +131,8 @@ impl Stage {
             writer: WriterOptions::new(disks, SCAN),
             pool: PoolOptions { total_bytes: MEMORY, block_bytes: 4 << 20, shared: true },
             fill: true,
+            // The payload is a pattern, whose states are not those of a sky.
+            quality: None,
         })?;
         let scan = recorder.scan();
         let to = recorder.receiver().addresses().next().context("a receiver has an address")?.parse()?;

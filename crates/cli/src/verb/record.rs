@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use skyhaul::core::hint::{Hint, lines};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::irregular::STREAM_EVENTS;
+use skyhaul::quality::QualityOptions;
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
 use skyhaul::recording::{
     DatastreamReport, DiskState, DiskStatus, Event, Existing, RecordingReport, SpaceReport, SyncPolicy,
@@ -107,6 +108,7 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
         writer: writer(args)?,
         pool: receiving::pool(&args.common, true),
         fill: !args.no_fill,
+        quality: (!args.no_quality).then_some(QualityOptions { phase_cal: args.phase_cal }),
     })
 }
 
@@ -172,6 +174,9 @@ pub(crate) fn summary(report: &RecordReport) -> String {
         let (filled, left_out) = (print::count(report.frames_filled), print::count(report.frames_left_out));
         let _ =
             writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
+    }
+    if report.quality.as_ref().is_some_and(|quality| quality.has_failed) {
+        out.push_str("  quality was not looked at to the end: a bug ended the analysis\n");
     }
     if report.heaps_not_recorded > 0 {
         let lost = print::counted(report.heaps_not_recorded, "heap");

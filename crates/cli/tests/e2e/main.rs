@@ -31,6 +31,7 @@ mod peers;
 mod placed;
 mod priorities;
 mod probe;
+mod quality;
 mod rdma;
 mod readers;
 mod recorded;

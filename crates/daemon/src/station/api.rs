@@ -327,6 +327,10 @@ impl ApiState {
         // Those that are at their destination, or were given up by a client, are in the queue itself.
         let is_open =
             |copy: &&QueuedStatus| !matches!(copy.state, QueuedState::Done | QueuedState::Cancelled);
+        // A lock of its own: the station does not wait while this is written.
+        let qualities = lock(&self.service.shared.board).qualities.clone();
+        status["quality"] =
+            qualities.iter().map(|(name, report)| (name.clone(), json::quality(report))).collect();
         status["queue"] = self.service.queued().iter().filter(is_open).map(json::queued).collect();
         status
     }

@@ -13,6 +13,7 @@ pub(super) mod board;
 pub(super) mod figures;
 pub(super) mod metrics;
 pub(super) mod pages;
+pub(super) mod quality;
 #[cfg(test)]
 mod tests;
 pub(super) mod watch;

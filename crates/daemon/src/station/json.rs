@@ -3,6 +3,7 @@
 use super::kept::Schedules;
 use serde_json::{Map, Value, json};
 use skyhaul::io::disk::{TurnCounts, turn_counts};
+use skyhaul::quality::QualityReport;
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
@@ -31,6 +32,11 @@ pub(super) fn snapshot(
         "schedules": schedules,
         "schedule_problems": problems,
     })
+}
+
+/// What was found of the streams of a recording.
+pub(super) fn quality(report: &QualityReport) -> Value {
+    serde_json::to_value(report).unwrap_or_default()
 }
 
 /// Returns a recording as the HTTP API has it.

@@ -153,7 +153,7 @@ impl Ending {
         writer.needs_all = false;
         let block_bytes = default_block_bytes(pool_bytes);
         let pool = PoolOptions { total_bytes: pool_bytes, block_bytes, shared: true };
-        Ok(RecorderOptions { receiver, writer, pool, fill: true })
+        Ok(RecorderOptions { receiver, writer, pool, fill: true, quality: setup.quality })
     }
 }
 

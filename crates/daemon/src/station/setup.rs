@@ -1,5 +1,6 @@
 //! What a station has.
 
+use skyhaul::quality::QualityOptions;
 use skyhaul::receive::ReceiverOptions;
 use skyhaul_core::station::StationConfig;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub struct StationSetup {
     pub reserve_bytes: u64,
     /// Directory for the report of each recording, as JSON.
     pub reports: Option<PathBuf>,
+    /// What is looked for in the streams while they are recorded; `None`: nothing.
+    pub quality: Option<QualityOptions>,
     /// Where it finds schedules by itself.
     pub schedule: ScheduleSetup,
     /// How hosts are reached to which scans are copied, in the order of [`StationConfig::destinations`].

@@ -135,6 +135,14 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     Err(io::Error::new(error.kind(), text))
 }
 
+/// Have this thread yield to all ordinary threads (nice 19). Linux gives each thread its own priority.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn low_priority() -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(None, 19)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

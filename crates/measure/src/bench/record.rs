@@ -67,7 +67,7 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     let shape = options.shape(size)?;
     receiver.learn.format = options.format;
     receiver.objects = shape.object().map(|_| object_options(HEAPS));
-    let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true };
+    let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true, quality: None };
     let mut recorder = Recorder::open(recorder).map_err(|e| io::Error::other(e.to_string()))?;
     let scan = directory.join(recorder.scan());
     let inner = UdpSource::open(&listen(options), &UdpOptions::default())?;

@@ -60,6 +60,8 @@ pub struct StreamPart {
     pub last_time: Option<FrameTime>,
     /// Frames per second, if known.
     pub frames_per_second: Option<u32>,
+    /// When the kernel received the last packet of it (`CLOCK_REALTIME`), if that is known.
+    pub arrived: Option<Nanos>,
 }
 
 impl StreamPart {

@@ -338,6 +338,7 @@ impl Stream {
             first_time,
             last_time,
             frames_per_second,
+            arrived,
         }
     }
 

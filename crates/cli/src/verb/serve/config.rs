@@ -14,6 +14,7 @@ use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_nam
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::{Rate, Size};
+use skyhaul::quality::{PhaseCal, QualityOptions};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
 use skyhaul_daemon::station::{ScheduleSetup, StationSetup};
@@ -83,6 +84,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             disks: Vec::new(),
             reserve_bytes: DEFAULT_RESERVE_BYTES,
             reports: None,
+            quality: Some(QualityOptions::default()),
             schedule: ScheduleSetup::default(),
             destinations: Vec::new(),
         },
@@ -97,6 +99,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
             "reports" => setup.reports = Some(entry.string()?.into()),
+            "quality" => setup.quality = entry.quality()?,
             "schedule" => setup.schedule = entry.schedule()?,
             "destination" => {
                 let list = entry.list(MAX_DESTINATIONS)?.iter();
@@ -105,7 +108,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are destination, disk, input, listen, memory, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are destination, disk, input, listen, memory, quality, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
@@ -196,6 +199,24 @@ impl Key<'_> {
             }
         }
         Ok(VsiOptions { listen, allow: AllowList::of(&allow) })
+    }
+
+    /// `true`, `false`, or a table with what every channel must have.
+    fn quality(&self) -> Result<Option<QualityOptions>> {
+        if let Some(is_on) = self.value.get_ref().as_bool() {
+            return Ok(is_on.then(QualityOptions::default));
+        }
+        let mut options = QualityOptions::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "phase_cal" => options.phase_cal = Some(entry.parse::<PhaseCal>()?),
+                _ => {
+                    let hint = Hint("the key of quality is phase_cal; quality = false turns it off");
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        Ok(Some(options))
     }
 
     fn schedule(&self) -> Result<ScheduleSetup> {

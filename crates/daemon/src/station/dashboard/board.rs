@@ -1,6 +1,7 @@
 //! What the dashboard remembers: ten minutes of rates, the last events, and since when each alarm holds.
 
 use super::alarms::AlarmCondition;
+use super::quality::Qualities;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -51,6 +52,8 @@ pub(in crate::station) struct Board {
     states: HashMap<String, String>,
     pub(in crate::station) alarms: Vec<StationAlarm>,
     pub(super) figures: Value,
+    /// What was found of the streams of recordings.
+    pub(in crate::station) qualities: Qualities,
 }
 
 impl Board {
@@ -63,6 +66,7 @@ impl Board {
             states: HashMap::new(),
             alarms: Vec::new(),
             figures: Value::Null,
+            qualities: Qualities::new(),
         }
     }
 

@@ -5,7 +5,7 @@
 //
 // Without figures for STALE_MS the page says since when, and nothing that was live looks live.
 
-import { bytes, clock, element, isNumber, lineChart, meter, millis, moment, number, percent, rate, span, table, timeline } from './parts.js';
+import { bars, bytes, clock, element, isNumber, lineChart, meter, millis, moment, number, percent, rate, span, spectrum, table, timeline } from './parts.js';
 
 const STALE_MS = 3500, HISTORY = 600, LOG = 256, PAGE = 100;
 const VIEWS = [['overview', 'Overview'], ['scans', 'Scans'], ['schedule', 'Schedule', /^\/api\/v1\/schedules?$/], ['transfers', 'Transfers', /^\/api\/v1\/queue$/], ['events', 'Events']];
@@ -197,7 +197,7 @@ function draw() {
     return element('div', `alarm ${alarm.level}`, element('span', 'level', alarm.level), element('span', 'subject', alarm.subject || 'Station'), element('span', 'what', alarm.text), time);
   }));
   const view = shown();
-  if (view === 'overview') { drawTiles(alarms); drawRecordings(); drawCharts(); drawDisks(); drawCauses(); }
+  if (view === 'overview') { drawTiles(alarms); drawRecordings(); drawCharts(); drawQuality(); drawDisks(); drawCauses(); }
   if (view === 'scans') drawScans();
   if (view === 'events') drawEvents();
   if (view === 'schedule' || view === 'transfers') drawList(view);
@@ -319,6 +319,27 @@ function drawCauses() {
     ...Object.entries(others).filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]).map(([why, count]) => [`Refused: ${why.replaceAll('_', ' ')}`, 'packets', count, number, '']),
   ];
   show('causes', table([['Cause', 'name', row => row[0]], ['Where', '', row => row[1]], ['Count', 'n', row => [row[3](row[2]), row[2] ? row[4] : 'zero']]], rows, ''));
+}
+
+function drawQuality() {
+  const threads = state.figures.recordings.flatMap(one => (one.quality?.threads ?? []).map(thread => ({ scan: one.name, ...thread })));
+  at('quality-card').hidden = threads.length === 0;
+  const rows = threads.flatMap(thread => (thread.channels.length ? thread.channels : [null]).map((channel, n) => ({ thread, channel, isFirst: n === 0 })));
+  const first = make => ({ thread, isFirst }) => isFirst ? make(thread) : '';
+  const drawing = make => ({ thread, channel }) => channel ? make(channel, `${thread.scan} thread ${thread.thread} channel ${channel.channel}`) : '';
+  const shares = channel => channel.states.map(share => `${(share * 100).toFixed(1)} %`).join(', ');
+  const found = thread => thread.findings.length ? element('span', thread.findings.some(one => one.is_alarm) ? 'hurt' : '', thread.findings.map(one => one.text).join('; ')) : stateOf('good');
+  show('quality', table([
+    ['Scan', 'name', first(thread => thread.scan)],
+    ['Sender', '', first(thread => thread.sender)],
+    ['Thread', 'n', first(thread => `${thread.thread}`)],
+    ['Station', '', first(thread => thread.station ?? '')],
+    ['Data − UTC', 'n', first(thread => isNumber(thread.clock_offset_seconds) ? `${thread.clock_offset_seconds.toFixed(3)} s` : '–')],
+    ['Channel', 'n', ({ channel }) => channel ? `${channel.channel}` : ''],
+    ['States', '', drawing((channel, where) => bars(channel.states, `${where}: ${shares(channel)}`))],
+    ['Spectrum', '', drawing((channel, where) => channel.spectrum.length ? spectrum(channel.spectrum, `${where}: spectrum, 20 dB`) : '')],
+    ['Found', 'what', first(found)],
+  ], rows, ''));
 }
 
 function drawScans() {

@@ -1,10 +1,12 @@
 //! Figures of a running recording beyond its counts: loss by cause, memory, disks. The thread that records makes them once a second.
 
+use skyhaul::quality::QualityReport;
 use skyhaul::recorder::RunningRecorder;
 use skyhaul::recording::DiskStatus;
 use skyhaul::report::ReceiveReport;
 use skyhaul_core::station::RecordingCounts;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a rate is shown without a newer figure: then its recorder does not report any more.
@@ -25,6 +27,8 @@ pub(in crate::station) struct RecordingFigures {
     pub(super) pool_used_bytes: u64,
     /// In the order of the station's disks.
     pub(super) disks: Vec<DiskFigures>,
+    /// What was found of its streams, if that is looked at.
+    pub(super) quality: Option<Arc<QualityReport>>,
 }
 
 /// What a recording has written to a disk.
@@ -62,6 +66,7 @@ impl RecordingFigures {
             pool_bytes: pool.blocks() as u64 * block_bytes,
             pool_used_bytes: pool.blocks().saturating_sub(pool.free()) as u64 * block_bytes,
             disks: disks.iter().map(disk).collect(),
+            quality: running.quality().map(|view| view.report()),
         }
     }
 

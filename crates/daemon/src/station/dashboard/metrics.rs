@@ -1,6 +1,7 @@
 //! The figures of the dashboard for Prometheus, beside the counters of [`crate::station::metrics`].
 
 use super::board::Board;
+use super::quality;
 use serde_json::Value;
 use skyhaul::metrics::{Kind, Metric};
 
@@ -65,5 +66,6 @@ pub(in crate::station) fn text(board: &Board) -> String {
     for ((key, label), field, name, help, factor) in rows {
         add(key, label, field, name, help, factor);
     }
+    all.extend(quality::metrics(&board.qualities));
     all.iter().map(Metric::text).collect()
 }

@@ -110,3 +110,21 @@ export function timeline(entries, now, width) {
   svg.append(drawn('text', { x: width - 4, y: 54, 'text-anchor': 'end' }, moment(new Date(last).toISOString())));
   return element('div', 'line', svg);
 }
+
+/** The share of each state as bars, the lowest level first. */
+export function bars(shares, label) {
+  const most = Math.max(0.01, ...shares), each = 100 / shares.length;
+  const svg = drawn('svg', { class: 'small', viewBox: '0 0 100 36', preserveAspectRatio: 'none', role: 'img', 'aria-label': label });
+  shares.forEach((share, n) => svg.append(drawn('rect', { class: 'fill', x: n * each + each * 0.08, y: 36 - 35 * share / most, width: each * 0.84, height: 35 * share / most })));
+  svg.append(drawn('title', {}, label));
+  return svg;
+}
+
+/** A spectrum in decibels over 20 dB, the lowest frequency at the left. */
+export function spectrum(values, label) {
+  const level = value => 10 * Math.log10(Math.max(value, 1e-9)), most = Math.max(...values.map(level));
+  const svg = drawn('svg', { class: 'small wide', viewBox: '0 0 100 36', preserveAspectRatio: 'none', role: 'img', 'aria-label': label });
+  const points = values.map((value, n) => `${(100 * n / Math.max(1, values.length - 1)).toFixed(1)} ${(1 + 34 * Math.min(1, (most - level(value)) / 20)).toFixed(1)}`);
+  svg.append(drawn('path', { class: 's0', d: `M${points.join('L')}`, 'vector-effect': 'non-scaling-stroke' }), drawn('title', {}, label));
+  return svg;
+}

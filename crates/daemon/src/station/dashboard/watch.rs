@@ -3,6 +3,7 @@
 use super::alarms::{RecordingSigns, StationSigns, conditions};
 use super::board::{DiskAnswer, StationPoint};
 use super::figures::{FiguresPair, RecordingFigures};
+use super::quality::{self, Qualities, shown};
 use crate::station::disks::pause;
 use crate::station::json::{readers, wall_clock};
 use crate::station::recorder::RecordingControl;
@@ -53,6 +54,7 @@ fn make(shared: &Shared) {
     let mut sums = Sums { disks: vec![DiskSum::default(); snapshot.disks.len()], ..Sums::default() };
     let mut signs = Vec::new();
     let mut recordings = Vec::new();
+    let mut qualities = Qualities::new();
     for seen in &all {
         let pair = seen.control.as_ref().map(|control| lock(&control.figures));
         let pair = pair.as_deref();
@@ -60,12 +62,14 @@ fn make(shared: &Shared) {
         if let Some(pair) = pair {
             sums.add(pair, at);
             signs.push(signs_of(&seen.status, pair, at));
+            let report = pair.last.as_ref().and_then(|figures| figures.quality.clone());
+            qualities.extend(report.map(|report| (seen.status.name.clone(), report)));
         }
     }
     let (free_bytes, seconds_left) = space(&snapshot, sums.point.written_bits);
     let silences: Vec<u64> =
         answers.iter().map(|answer| at.saturating_duration_since(answer.at).as_secs()).collect();
-    let conditions = conditions(&StationSigns {
+    let mut conditions = conditions(&StationSigns {
         snapshot: &snapshot,
         recordings: &signs,
         disk_silences: &silences,
@@ -73,11 +77,14 @@ fn make(shared: &Shared) {
         interrupted: &interrupted,
         faulty: shared.faulty.load(Ordering::Relaxed),
     });
+    // They are warnings, and follow the errors.
+    qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
     let time = wall_clock(now());
     let (figures, entries) = {
         let mut board = lock(&shared.board);
         let entries = board.update(conditions, &time);
         board.add(sums.point);
+        board.qualities = qualities;
         board.figures = json!({
             "time": time,
             "received_bits": sums.point.received_bits,
@@ -162,6 +169,7 @@ fn recording(status: &RecordingStatus, pair: Option<&FiguresPair>, at: Instant) 
         "refused": last.map(|figures| &figures.refused),
         "pool_bytes": last.map(|figures| figures.pool_bytes),
         "pool_used_bytes": last.map(|figures| figures.pool_used_bytes),
+        "quality": last.and_then(|figures| figures.quality.as_deref()).map(shown),
     })
 }
 
