@@ -149,7 +149,7 @@ fn found(report: &Value) -> Vec<String> {
 }
 
 /// Texts of events about quality.
-fn told(report: &Value) -> Vec<String> {
+fn said(report: &Value) -> Vec<String> {
     let events = report["recording"]["events"].as_array().unwrap().iter();
     let quality = events.filter(|event| event["kind"] == "quality");
     quality.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
@@ -159,7 +159,7 @@ fn told(report: &Value) -> Vec<String> {
 fn a_clean_stream_is_not_accused_and_its_states_are_shown() {
     let report = recorded("", Mistakes::default());
     assert!(found(&report).is_empty(), "{report}");
-    assert!(told(&report).is_empty(), "{report}");
+    assert!(said(&report).is_empty(), "{report}");
     let threads = report["quality"]["threads"].as_array().unwrap();
     assert_eq!(threads.len(), 2, "{report}");
     for thread in threads {
@@ -184,16 +184,16 @@ fn a_clean_stream_is_not_accused_and_its_states_are_shown() {
 fn it_is_not_looked_at_where_it_is_not_wanted() {
     let report = recorded("--no-quality", Mistakes { swapped: true, ..Mistakes::default() });
     assert!(report["quality"].is_null(), "{report}");
-    assert!(told(&report).is_empty(), "{report}");
+    assert!(said(&report).is_empty(), "{report}");
 }
 
 #[test]
 fn mistakes_in_the_samples_are_named() {
     let report = recorded("", Mistakes { swapped: true, ..Mistakes::default() });
     assert_eq!(found(&report), ["byte_order 0", "byte_order 1"], "{report}");
-    let told = told(&report);
-    assert!(told.iter().all(|text| text.contains("the bytes of 32-bit words are reversed")), "{told:?}");
-    assert_eq!(told.len(), 2, "{told:?}");
+    let said = said(&report);
+    assert!(said.iter().all(|text| text.contains("the bytes of 32-bit words are reversed")), "{said:?}");
+    assert_eq!(said.len(), 2, "{said:?}");
 
     let report = recorded("", Mistakes { copied: true, ..Mistakes::default() });
     assert_eq!(found(&report), ["copied_channel 1"], "{report}");

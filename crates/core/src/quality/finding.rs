@@ -225,7 +225,7 @@ impl QualityFinding {
         self.is_alarm() && !matches!(self, Self::DataTime { .. } | Self::FrameRate { .. })
     }
 
-    /// Whether it should alarm an operator. Threads of one number from several senders are usual where senders are told apart by
+    /// Whether it should alarm an operator. Threads of one number from several senders are usual where senders are distinguished by
     /// their addresses.
     #[must_use]
     pub fn is_alarm(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::samples::{Coding, Decoder};
 
 /// Lags that are looked at, in complete samples: more than two words of 64 bits of four-bit samples.
 const LAGS: usize = 32;
-/// Lags for which places in a word are told apart.
+/// Lags for which places in a word are distinguished.
 const PLACED_LAGS: usize = 2;
 /// Bytes of the longest word that may be turned.
 const WORD_BYTES: usize = 8;

@@ -190,7 +190,7 @@ fn clean_noise_is_never_accused() {
     });
 }
 
-/// A station with much data, of which more can be said.
+/// A station with so much data that all is judged.
 fn long(seed: u64) -> Station {
     Station { seed: UNSEEN + seed, frames: 24, payload: 8000, ..Station::default() }
 }

@@ -140,7 +140,7 @@ impl Analysis {
         }
     }
 
-    /// Judges the threads of a stream, or of all, of which enough was gathered.
+    /// Judges the threads of a stream, or of all, if enough of them was gathered.
     fn judge(&mut self, stream: Option<u32>, at_end: bool) {
         let is_asked = |key: &(u32, u16)| stream.is_none_or(|stream| key.0 == stream);
         let due: Vec<_> = self

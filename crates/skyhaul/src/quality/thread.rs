@@ -149,14 +149,14 @@ impl WatchedThread {
     /// Takes all findings of a judgement, and begins anew; returns what changed, in words.
     pub(super) fn conclude(&mut self, found: &[QualityFinding]) -> Vec<(bool, String)> {
         let now = jiff::Timestamp::now().to_string();
-        let mut told = Vec::new();
+        let mut said = Vec::new();
         for change in self.log.update(found) {
             let (has_begun, finding) = match change {
                 FindingChange::Begun(finding) => (true, finding),
                 FindingChange::Ended(finding) => (false, finding),
             };
             if finding.is_event() {
-                told.push((
+                said.push((
                     has_begun,
                     format!("{} thread {}: {finding}", self.report.sender, self.report.thread),
                 ));
@@ -188,7 +188,7 @@ impl WatchedThread {
         if let Some(samples) = &mut self.samples {
             samples.restart();
         }
-        told
+        said
     }
 }
 
