@@ -41,10 +41,10 @@ fn recorded(tier: &str, format: &str, line: &str) -> Recorded {
         site.record(&format!("--tier {tier} --format {format} --memory 64MiB --chunk 1MiB {ANY}"));
     send(&recorder.address(), &format!("--format {format} --pattern {line}"));
     recorder.drained();
-    whole(&site, recorder.stop())
+    whole(&site, &recorder.stop())
 }
 
-fn whole(site: &Site, done: Done) -> Recorded {
+fn whole(site: &Site, done: &Done) -> Recorded {
     let report = done.json();
     assert_eq!(drops(&report), 0, "this host was too late: {report}");
     all_acknowledged(&report);
@@ -125,7 +125,8 @@ fn the_streams_of_two_senders_are_kept_apart() {
     let mut placed: Vec<u64> =
         report["streams"].as_array().unwrap().iter().map(|stream| number(&stream["placed"])).collect();
     let mut packets: Vec<u64> = sent.iter().map(|sent| number(&sent["packets"])).collect();
-    (placed.sort_unstable(), packets.sort_unstable());
+    placed.sort_unstable();
+    packets.sort_unstable();
     assert_eq!(placed, packets);
     let check = site.check(0);
     assert_eq!(crate::site::sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
@@ -146,7 +147,7 @@ fn an_interrupt_amid_a_stream_leaves_whole_chunks_of_what_came() {
     let done = recorder.finish();
     sender.signal(Signal::INT);
     drop(sender.finish());
-    let recorded = whole(&site, done);
+    let recorded = whole(&site, &done);
     by_kernel(&recorded);
     let stream = &recorded.report["streams"][0];
     let seen = see(&recorded.bytes, 8032);

@@ -215,7 +215,9 @@ fn a_recording_at_nine_tenths_of_its_disk_loses_nothing_to_readers_copies_and_a_
     for one in &greedy {
         wait_for(&format!("bytes for {}", one.what), || (one.bytes() > 1 << 20).then_some(()));
     }
-    wait_for("bytes of the copy that arrives", || (stored_bytes(&arriving.join("in")) > 1 << 20).then_some(()));
+    wait_for("bytes of the copy that arrives", || {
+        (stored_bytes(&arriving.join("in")) > 1 << 20).then_some(())
+    });
     device.limit(0);
     assert_eq!(number(&copy.finish().expect(0).json()["bytes"]), ARRIVING_BYTES as u64);
     for copy in queue() {

@@ -127,7 +127,7 @@ fn feed(to: u16, mistakes: Mistakes, seconds: u64, mut is_over: impl FnMut() -> 
 #[track_caller]
 fn recorded(options: &str, mistakes: Mistakes) -> Value {
     let site = Site::new(1);
-    let recorder: Job = site.record(&format!("{ANY} --frame-rate {FPS} {options}"));
+    let mut recorder: Job = site.record(&format!("{ANY} --frame-rate {FPS} {options}"));
     feed(port(&recorder.address()), mistakes, SECONDS, || false);
     let done = recorder.stop();
     assert_eq!(done.code, Some(0), "what was sent is recorded: {}", done.stderr);

@@ -194,7 +194,7 @@ impl Orders {
         let trials = TRIALS.iter().filter_map(|&trial| Lagged::new(trial, coding, columns)).collect();
         let bits = coding.bits() as usize * width;
         // A row as long as a word keeps its place in every order.
-        let rows = if bits > 0 { WORD_BYTES * 8 / bits } else { 0 };
+        let rows = (WORD_BYTES * 8).checked_div(bits).unwrap_or(0);
         Self {
             trials,
             places: Places { rows, ..Places::default() },

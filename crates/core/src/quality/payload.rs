@@ -222,7 +222,7 @@ impl PayloadStats {
     pub fn judge_copies<'a>(
         &self,
         thread: u16,
-        others: impl Iterator<Item = (u16, &'a PayloadStats)> + Clone,
+        others: &(impl Iterator<Item = (u16, &'a PayloadStats)> + Clone),
         found: &mut Vec<QualityFinding>,
     ) {
         for (channel, marks) in (0..).zip(&self.channels) {

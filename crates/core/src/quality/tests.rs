@@ -146,7 +146,7 @@ fn judged(coded: Coded, payloads: &[Vec<u8>]) -> Vec<QualityFinding> {
     let stats = gathered(coded, payloads);
     let mut found = Vec::new();
     stats.judge(&mut found);
-    stats.judge_copies(0, [(0, &stats)].into_iter(), &mut found);
+    stats.judge_copies(0, &[(0, &stats)].into_iter(), &mut found);
     if coded.coding.unwrap().is_known() {
         let counts = counts(coded, payloads);
         let columns: Vec<_> =
@@ -174,7 +174,10 @@ fn clean_noise_is_never_accused() {
             channels: [1, 2, 4, 8][(draw.next() % 4) as usize],
             gain_db: draw.uniform() * 6.0 - 3.0,
             taps: SHAPES[(draw.next() % 4) as usize].to_vec(),
-            tone: (draw.uniform() / 2.0, if draw.next() % 2 == 0 { 0.0 } else { draw.uniform() * 0.3 }),
+            tone: (
+                draw.uniform() / 2.0,
+                if draw.next().is_multiple_of(2) { 0.0 } else { draw.uniform() * 0.3 },
+            ),
             dc: draw.uniform() * 0.06 - 0.03,
             seed: UNSEEN + n,
             frames: 8,
@@ -374,9 +377,9 @@ fn copies_zeros_fill_and_repeated_frames_are_named() {
     let (mut found, stranger) =
         (Vec::new(), gathered(clean.coded(), &Station { seed: 9, ..clean.clone() }.payloads()));
     let threads = [(2, &stranger), (4, &other)];
-    other.judge_copies(4, threads.into_iter(), &mut found);
+    other.judge_copies(4, &threads.into_iter(), &mut found);
     assert_eq!(found, []);
-    other.judge_copies(5, threads.into_iter(), &mut found);
+    other.judge_copies(5, &threads.into_iter(), &mut found);
     assert_eq!(found.len(), 4, "{found:?}");
     assert_eq!(found[1], QualityFinding::CopiedChannel { channel: 1, of_thread: 4, of_channel: 1 });
 
@@ -543,7 +546,7 @@ fn anything_is_survived() {
             coding: [Some(Coding::Offset(bits)), Some(Coding::SignMagnitude(bits.min(2))), None]
                 [(n % 3) as usize],
             channels: [Some(channels), None][(draw.next() % 2) as usize],
-            complex: draw.next() % 2 == 0,
+            complex: draw.next().is_multiple_of(2),
             header: 0,
             by_channel: false,
         };
@@ -555,7 +558,7 @@ fn anything_is_survived() {
         }
         let mut found = Vec::new();
         stats.judge(&mut found);
-        stats.judge_copies(1, [(0, &stats), (1, &stats)].into_iter(), &mut found);
+        stats.judge_copies(1, &[(0, &stats), (1, &stats)].into_iter(), &mut found);
         judge_columns(Coding::Offset(bits), &[ColumnCounts { channel: 0, codes: &[5000, 0] }], &mut found);
         found.iter().for_each(|finding| assert!(!finding.to_string().is_empty()));
         stats.restart();

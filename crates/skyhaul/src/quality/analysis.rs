@@ -186,7 +186,7 @@ impl Analysis {
             let others = self.threads.range((key.0, 0)..=(key.0, key.1));
             let others =
                 others.filter_map(|(other, watched)| Some((other.1, &watched.samples.as_ref()?.payload)));
-            samples.payload.judge_copies(key.1, others, &mut found);
+            samples.payload.judge_copies(key.1, &others, &mut found);
         }
         let is_shared = |(other, one): &(&(u32, u16), &WatchedThread)| {
             other.1 == key.1 && watched.station().is_some() && one.station() == watched.station()

@@ -43,7 +43,7 @@ fn stream(frames: &[Vec<u8>]) -> Arc<StreamInfo> {
     Arc::new(StreamInfo { id: 0, sender, listen: String::new(), format, unit_bytes })
 }
 
-fn part(frames: &[Vec<u8>], missing: Vec<Range<u32>>) -> StreamPart {
+fn part(frames: &[Vec<u8>], missing: &[Range<u32>]) -> StreamPart {
     let pool = Pool::new(&PoolOptions { block_bytes: 1 << 20, ..PoolOptions::with_total(4 << 20) }).unwrap();
     let mut block = pool.take().unwrap();
     let bytes = frames.concat();
@@ -51,7 +51,7 @@ fn part(frames: &[Vec<u8>], missing: Vec<Range<u32>>) -> StreamPart {
     StreamPart {
         block,
         range: 0..bytes.len(),
-        missing,
+        missing: missing.to_vec(),
         gap: 0,
         object: 0,
         epoch: 0,
@@ -78,17 +78,17 @@ fn numbers(taken: &Taken) -> Vec<u32> {
 fn whole_sets_are_taken_all_over_a_part_and_none_with_a_hole() {
     let frames: Vec<_> = (0..200).map(|n| frame(n, false)).collect();
     let info = stream(&frames);
-    let taken = take(&info, &part(&frames, vec![]), &mut credit(4.9)).unwrap();
+    let taken = take(&info, &part(&frames, &[]), &mut credit(4.9)).unwrap();
     assert_eq!(numbers(&taken), [24, 24, 49, 49, 74, 74, 99, 99]);
     assert_eq!(taken.sets, [THREADS; 4]);
     assert!(taken.arrived.is_some(), "its last frames are the last to arrive");
 
-    let taken = take(&info, &part(&frames, vec![99..100, 198..200]), &mut credit(4.0)).unwrap();
+    let taken = take(&info, &part(&frames, &[99..100, 198..200]), &mut credit(4.0)).unwrap();
     assert_eq!(numbers(&taken), [24, 24, 74, 74]);
     assert_eq!(taken.arrived, None, "the last frames are missing");
-    assert!(take(&info, &part(&frames, vec![0..200]), &mut credit(4.0)).is_none());
-    assert!(take(&info, &part(&frames, vec![]), &mut credit(0.9)).is_none());
-    let all = take(&info, &part(&frames[..6], vec![]), &mut credit(32.0)).unwrap();
+    assert!(take(&info, &part(&frames, std::slice::from_ref(&(0..200))), &mut credit(4.0)).is_none());
+    assert!(take(&info, &part(&frames, &[]), &mut credit(0.9)).is_none());
+    let all = take(&info, &part(&frames[..6], &[]), &mut credit(32.0)).unwrap();
     assert_eq!(numbers(&all), [0, 0, 1, 1, 2, 2], "no set is taken twice");
 }
 
@@ -98,7 +98,7 @@ fn analysed(dead: bool) -> (QualityReport, Vec<Event>) {
     let info = stream(&frames);
     let (sent, events) = std::sync::mpsc::channel();
     let quality = Quality::start(QualityOptions::default(), move |event| sent.send(event).unwrap()).unwrap();
-    let taken = take(&info, &part(&frames, vec![]), &mut credit(32.0)).unwrap();
+    let taken = take(&info, &part(&frames, &[]), &mut credit(32.0)).unwrap();
     quality.sender.send(taken).unwrap();
     (quality.finish(), events.into_iter().collect())
 }
@@ -136,10 +136,10 @@ fn what_finds_no_room_is_counted_and_nothing_waits() {
     let (sender, receiver) = sync_channel(1);
     let shared = Arc::<Shared>::default();
     let mut tap = QualityTap::new(sender, Arc::clone(&shared));
-    tap.part(&info, &part(&frames, vec![]));
+    tap.part(&info, &part(&frames, &[]));
     // The next second's frames find the queue full.
     std::thread::sleep(std::time::Duration::from_millis(130));
-    tap.part(&info, &part(&frames, vec![]));
+    tap.part(&info, &part(&frames, &[]));
     let left_out = shared.left_out.load(std::sync::atomic::Ordering::Relaxed);
     assert!(left_out >= 1);
     drop(receiver);
