@@ -104,7 +104,7 @@ fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
     };
     let files = [
         file("vdif", "--payload 2000 --packets 40000 --rate 300Mbps"),
-        file("lofar", "--stations 1 --lanes 1 --packets 12000 --rate 400Mbps"),
+        file("lofar", "--packets 12000 --rate 400Mbps"),
     ];
     let (vdif, lofar) = ("--rate 300Mbps --first 1000003", "--rate 400Mbps");
     for (format, line) in [
