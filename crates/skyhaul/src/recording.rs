@@ -45,7 +45,7 @@ pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
 };
 pub use index::{IndexReader, Tally};
-pub use intake::{Arrived, Intake, IntakeError, IntakeSite, STAGE};
+pub use intake::{ArrivedScan, Intake, IntakeError, IntakeSite, STAGE};
 pub use layout::{ExtentContent, ScanExtent, ScanLayout};
 pub use list::{ScanNames, ScanSummary, ls, scan_summary, scan_summary_within, scans_on};
 pub use open::{OpenError, Recording};

@@ -21,22 +21,16 @@
 //! Limits: [`SLOTS`] slots; objects that began before the program, and rests of objects that were delivered in parts, are placed by
 //! this process.
 
-use super::stream::Stream;
-use skyhaul_core::assembly::{Slot, Window};
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::{LoggedPacket, RuleCounts, SlotShape};
-use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
-use skyhaul_io::bpf;
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::udp::bpf::PlacementProgram;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Slots of a program.
 pub(super) const SLOTS: u32 = 32;
 /// Open slots ahead of the newest object: for so many bytes, within these bounds.
 const AHEAD_BYTES: u64 = 64 << 20;
 const AHEAD: (u64, u64) = (2, 16);
-/// Bits of the kernel's time in the log.
-const TIME_MASK: u64 = u64::MAX >> 16;
 
 /// How far the log is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,35 +53,28 @@ enum Use {
 }
 
 #[derive(Debug)]
-struct Object {
-    number: u64,
-    element: usize,
+pub(super) struct Object {
+    pub(super) number: u64,
+    pub(super) element: usize,
     /// Its memory, before the window has it.
-    block: Option<Block>,
+    pub(super) block: Option<Block>,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Placer {
     program: PlacementProgram,
-    shape: SlotShape,
-    packet_bytes: u64,
+    pub(super) shape: SlotShape,
+    pub(super) packet_bytes: u64,
     slots: Vec<Use>,
-    ahead: u64,
+    pub(super) ahead: u64,
     /// No slot is opened any more.
-    has_ended: bool,
+    pub(super) has_ended: bool,
     /// Where in the log a train is whose front has come up.
     front: Option<u64>,
     /// Where a train was awaited at the end of the turn before.
     awaited: Option<u64>,
-    run: Vec<LoggedPacket>,
-}
-
-/// What was taken from a log.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TakenFromLog {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
+    pub(super) run: Vec<LoggedPacket>,
 }
 
 impl Placer {
@@ -116,7 +103,7 @@ impl Placer {
         self.counts().placed * self.packet_bytes
     }
 
-    fn object(&self, slot: u32) -> Option<&Object> {
+    pub(super) fn object(&self, slot: u32) -> Option<&Object> {
         match self.slots.get(slot as usize)? {
             Use::Open(object) | Use::Closing(object, _) => Some(object),
             Use::Closed => None,
@@ -150,7 +137,7 @@ impl Placer {
     }
 
     /// Closes these, and waits for runs that had begun.
-    fn close(&mut self, mut is_closed: impl FnMut(&Object) -> bool) {
+    pub(super) fn close(&mut self, mut is_closed: impl FnMut(&Object) -> bool) {
         let mut closing = Vec::new();
         for (slot, of) in self.slots.iter().enumerate() {
             if let Use::Open(object) = of
@@ -174,7 +161,7 @@ impl Placer {
     }
 
     /// Nothing is placed until [`go_on`](Self::go_on).
-    fn hold(&self) {
+    pub(super) fn hold(&self) {
         for (slot, of) in self.slots.iter().enumerate() {
             if let Use::Open(object) = of {
                 self.program.close(slot as u32, object.number);
@@ -183,7 +170,7 @@ impl Placer {
         self.program.quiesce();
     }
 
-    fn go_on(&self) {
+    pub(super) fn go_on(&self) {
         for (slot, of) in self.slots.iter().enumerate() {
             if let Use::Open(object) = of {
                 self.program.reopen(slot as u32, object.number);
@@ -192,7 +179,7 @@ impl Placer {
     }
 
     /// Slots whose packets have all been taken from the log are free again.
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         let tail = self.program.log().map_or(0, |log| log.tail());
         for of in &mut self.slots {
             if matches!(of, Use::Closing(_, until) if *until <= tail) {
@@ -202,7 +189,7 @@ impl Placer {
     }
 
     /// Opens slots for the objects from `next` on; `spare` is how many blocks it may take.
-    fn open(&mut self, next: u64, pool: &Pool, mut spare: usize) {
+    pub(super) fn open(&mut self, next: u64, pool: &Pool, mut spare: usize) {
         for number in (next..next.saturating_add(self.ahead)).take_while(|&number| number < 1 << 62) {
             let slot = Self::slot_of(number);
             if spare == 0 || !matches!(self.slots[slot as usize], Use::Closed) {
@@ -218,7 +205,7 @@ impl Placer {
 
     /// The next run of the log, if it is to be taken now: when it arrived, and whether its front has come up. Its packets are in
     /// `run`.
-    fn next_run(&mut self, until: Until) -> Option<(Nanos, bool)> {
+    pub(super) fn next_run(&mut self, until: Until) -> Option<(Nanos, bool)> {
         let Placer { program, run, front, awaited, .. } = self;
         let log = program.log()?;
         let next = log.peek()?;
@@ -240,153 +227,5 @@ impl Placer {
         run.clear();
         log.take(|packet| run.push(packet))?;
         Some((next.time, next.passed > 0))
-    }
-}
-
-/// The time of this host's clock at a time of the kernel's monotonic clock that has just been.
-struct Clock {
-    monotonic: u64,
-    real: Nanos,
-}
-
-impl Clock {
-    fn now() -> Clock {
-        let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { monotonic: bpf::now(), real: Nanos::from(real) }
-    }
-
-    fn real(&self, time: Nanos) -> Nanos {
-        let ago = self.monotonic.wrapping_sub(time.0) & TIME_MASK;
-        // A run may have ended after this clock was read.
-        let ahead = time.0.wrapping_sub(self.monotonic) & TIME_MASK;
-        if ahead < ago { self.real.plus(Nanos(ahead)) } else { Nanos(self.real.0.saturating_sub(ago)) }
-    }
-}
-
-impl Stream {
-    /// Takes what the log has, in order.
-    pub(super) fn take_log(&mut self, until: Until, now: Nanos) -> TakenFromLog {
-        let mut taken = TakenFromLog::default();
-        let Some(mut placer) = self.placer.take() else { return taken };
-        let mut clock = None;
-        while let Some((time, has_front)) = placer.next_run(until) {
-            let time = clock.get_or_insert_with(Clock::now).real(time);
-            if has_front {
-                self.arrivals.at(Some(time));
-            } else {
-                self.train_arrived(Some(time));
-            }
-            let run = std::mem::take(&mut placer.run);
-            let mut rest = &run[..];
-            while let Some((&first, behind)) = rest.split_first() {
-                let LoggedPacket::Placed { slot, unit } = first else {
-                    (taken.packets, self.report.packets) = (taken.packets + 1, self.report.packets + 1);
-                    self.refused(Reject::Truncated, 1);
-                    rest = behind;
-                    continue;
-                };
-                let follows = |&(at, packet): &(u32, &LoggedPacket)| {
-                    *packet == LoggedPacket::Placed { slot, unit: unit + at }
-                };
-                let count = 1 + (1..).zip(behind).take_while(follows).count();
-                rest = &rest[count..];
-                let bytes = count as u64 * placer.packet_bytes;
-                taken = TakenFromLog { packets: taken.packets + count as u64, bytes: taken.bytes + bytes };
-                self.placed_run(&mut placer, (slot, unit), count as u64, now);
-            }
-            placer.run = run;
-        }
-        self.placer = Some(placer);
-        taken
-    }
-
-    /// Packets that lie side by side in an object: at once, as far as they have a place.
-    fn placed_run(&mut self, placer: &mut Placer, (slot, unit): (u32, u32), count: u64, now: Nanos) {
-        self.report.packets += count;
-        self.report.bytes += count * placer.packet_bytes;
-        let SlotShape { units, unit_bytes, .. } = placer.shape;
-        let (each, Some(object)) = (u64::from(unit_bytes), placer.object(slot)) else {
-            // There is no such slot in the log: it was open while these were placed.
-            return self.refused(Reject::Late, count);
-        };
-        let place = Placement {
-            key: Key::of(object.number),
-            offset: u64::from(unit) * each,
-            start: 0,
-            length: count * each,
-            size: Some(u64::from(units) * each),
-            number_bits: 0,
-        };
-        let at_once = count > 1 && self.assembly.goes_on(&place);
-        let (parts, packets) = if at_once { (1, count) } else { (count, 1) };
-        for part in 0..parts {
-            let length = packets * each;
-            let place = Placement { offset: place.offset + part * length, length, ..place };
-            if let Err(why) = self.commit_placed(placer, slot, place, (packets, now)) {
-                self.refused(why, packets);
-            }
-        }
-    }
-
-    fn commit_placed(
-        &mut self,
-        placer: &mut Placer,
-        slot: u32,
-        place: Placement,
-        (packets, now): (u64, Nanos),
-    ) -> Result<(), Reject> {
-        let element = placer.object(slot).map(|object| object.element);
-        let room = |_: u64, old: Option<Block>| placer.give(place.key.number).ok_or(old);
-        let mut reserved = self.assembly.reserve(place, now, room)?;
-        // The object was delivered, and began anew in other memory.
-        if Some(reserved.block().index()) != element {
-            return Err(Reject::Late);
-        }
-        reserved.commit(now);
-        self.placed(&place, packets, now);
-        Ok(())
-    }
-
-    /// Closes the slots of objects that have left the window, before anything reads them.
-    pub(super) fn close_left(&mut self) {
-        if let Some(placer) = &mut self.placer {
-            placer.close(|object| object.block.is_none() && !self.assembly.holds(object.number));
-        }
-    }
-
-    /// Opens slots for the objects to come.
-    pub(super) fn open_ahead(&mut self, pool: &Pool) {
-        let Some(placer) = self.placer.as_mut().filter(|placer| !placer.has_ended) else { return };
-        placer.release();
-        let Some(next) = self.assembly.next_number() else { return };
-        let wanted =
-            next.saturating_sub(self.assembly.config().window as u64 + 1)..next.saturating_add(placer.ahead);
-        placer.close(|object| object.block.is_some() && !wanted.contains(&object.number));
-        let spare = pool.free().saturating_sub(self.leaves.max(pool.blocks() / 4));
-        placer.open(next, pool, spare);
-    }
-
-    /// Runs `act` while nothing is placed, after all that was placed before.
-    pub(super) fn while_held(&mut self, now: Nanos, act: impl FnOnce(&mut Stream)) {
-        if let Some(placer) = &self.placer {
-            placer.hold();
-            self.take_log(Until::End, now);
-        }
-        act(self);
-        self.close_left();
-        if let Some(placer) = &self.placer {
-            placer.go_on();
-        }
-    }
-
-    /// Nothing is placed from now on: all goes up.
-    pub(super) fn end_placing(&mut self, now: Nanos) {
-        let Some(placer) = &mut self.placer else { return };
-        placer.has_ended = true;
-        placer.close(|_| true);
-        self.take_log(Until::End, now);
-        if let Some(placer) = &mut self.placer {
-            placer.release();
-        }
     }
 }

@@ -11,7 +11,8 @@
 use super::filter;
 use super::filter::Gate;
 use super::info::{StreamInfo, StreamPart};
-use super::stream::{Refusals, Stream};
+use super::refusals::Refusals;
+use super::stream::{MIN_PROVEN_FRAMES, Stream};
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Ordered, Retired, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
@@ -212,10 +213,6 @@ impl<'a> Packets<'a> {
         (Packets { bytes, count, ..self }, Packets { bytes: rest, count: self.count - count, ..self })
     }
 }
-
-/// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
-/// real ones.
-pub(super) const MIN_PROVEN_FRAMES: u64 = 32;
 
 impl Stream {
     /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.

@@ -5,12 +5,12 @@ use super::filter::{Cut, Sets};
 use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
 use super::placer::Placer;
-use super::placing::MIN_PROVEN_FRAMES;
+use super::refusals::Refusals;
 use super::strangers::LONG;
 use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
-use skyhaul_core::placement::{Layout, Nanos, Reject, Rejects};
+use skyhaul_core::placement::{Layout, Nanos, Reject};
 use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::Block;
 use std::ops::Range;
@@ -23,6 +23,10 @@ const LOSS_MAP: usize = 65_536;
 /// Packets that are late at the end of a stream, one behind the other, before its counter seems to have restarted: more than a
 /// network repeats.
 const RESTARTED: u32 = 128;
+
+/// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
+/// real ones.
+pub(super) const MIN_PROVEN_FRAMES: u64 = 32;
 
 /// How a stream begins.
 #[derive(Clone, Copy, Debug)]
@@ -454,65 +458,3 @@ impl Stream {
         }
     }
 }
-
-/// Packets in a row that are other parts of frames than their numbers say, before the other phase is believed.
-const OUT_OF_PHASE: u64 = 32;
-/// Packets refused in a row that are reported: more than a network repeats or delays.
-const LONG_RUN: u64 = 128;
-
-/// Packets refused since one was placed, except those outside the times asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Refusals {
-    rejects: Rejects,
-    /// Frames placed when the first of them came.
-    placed: u64,
-    is_reported: bool,
-}
-
-impl Refusals {
-    /// `count` more were refused; `placed` frames were placed so far.
-    pub(super) fn add(&mut self, why: Reject, count: u64, placed: u64) {
-        if self.placed != placed {
-            *self = Refusals { placed, ..Refusals::default() };
-        }
-        if !matches!(why, Reject::BeforeStart | Reject::AfterStop) {
-            self.rejects.add_many(why, count);
-        }
-    }
-
-    /// Whether the sender has restarted in another phase; `placed` frames were placed so far.
-    pub(super) fn is_out_of_phase(&self, placed: u64) -> bool {
-        self.unpaired(placed) >= OUT_OF_PHASE
-    }
-
-    /// Whether the stream seems to have restarted in another phase, too shortly before its end to follow it.
-    pub(super) fn seems_out_of_phase(&self, placed: u64) -> bool {
-        self.unpaired(placed) >= OUT_OF_PHASE / 4
-    }
-
-    /// How many were other parts of frames than their numbers say.
-    pub(super) fn unpaired(&self, placed: u64) -> u64 {
-        if self.placed == placed { self.rejects.get(Reject::Unpaired) } else { 0 }
-    }
-
-    /// The run as text, once, if it is long; `placed` frames were placed so far. At the end of a stream of which none was
-    /// placed, any run is long.
-    pub(super) fn poll_long(&mut self, placed: u64, at_end: bool) -> Option<String> {
-        let count = self.rejects.total();
-        let long = if at_end && placed == 0 { 1 } else { LONG_RUN };
-        if self.is_reported || self.placed != placed || count < long {
-            return None;
-        }
-        self.is_reported = true;
-        let reasons: Vec<String> =
-            self.rejects.iter().map(|(why, n)| format!("{n} {}", why.name().replace('_', " "))).collect();
-        let reasons = reasons.join(", ");
-        Some(match count {
-            1 => format!("1 packet was refused, and none was accepted: {reasons}"),
-            _ => format!("{count} packets in a row were refused: {reasons}"),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -280,7 +280,7 @@ impl Intake {
     ///
     /// # Errors
     /// It is not made of whole, valid frames, or the disk fails, is full, or has something else than what arrived.
-    pub fn finish(mut self) -> Result<Arrived, IntakeError> {
+    pub fn finish(mut self) -> Result<ArrivedScan, IntakeError> {
         self.begin_frames()?;
         let (came, crc32c) = (self.came, self.crc32c);
         let Intake { content, label, all, stage, .. } = self;
@@ -305,7 +305,7 @@ impl Intake {
             );
             return Err(IntakeError::Disk(io::Error::other(text)));
         }
-        Ok(Arrived { label, all, stage, bytes: came, crc32c })
+        Ok(ArrivedScan { label, all, stage, bytes: came, crc32c })
     }
 }
 
@@ -325,7 +325,7 @@ fn stored(disk: &Path, label: &Label) -> Result<(u64, u32), IntakeError> {
 
 /// A scan of which all is on its disk. Dropped, it leaves nothing.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct ArrivedScan {
     label: Label,
     all: Vec<PathBuf>,
     stage: Stage,
@@ -333,7 +333,7 @@ pub struct Arrived {
     crc32c: u32,
 }
 
-impl Arrived {
+impl ArrivedScan {
     /// Its length.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -13,13 +13,19 @@
 
 mod log;
 mod place;
+mod words;
 
-use super::judge::{RuleCounts, rows_of};
+pub use words::{PROCESSOR_BYTES, count_words};
+
+use super::judge::rows_of;
 use super::{BadRule, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleStep, RuleValue, STATE};
 use crate::bytecode::Reg::*;
 use crate::bytecode::Width::*;
 use crate::bytecode::{Assembler, Atomic, Bytecode, Helper, If, Op, Place, Reg, Width};
 use crate::placement::Reject;
+use words::{
+    COMPLETED, PASSED, PASSING, PLACED, PLACED_BYTES, PROCESSOR_SHIFT, REFUSED, RUNS, SCRATCH, WAKE, WAKES,
+};
 
 /// A map of the program, each an array that can be mapped into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +45,8 @@ pub enum RuleMap {
 /// A program, complete except for the numbers of its maps.
 pub type RuleProgram = Bytecode<RuleMap>;
 
-/// What the program keeps for each processor, bytes.
-pub const PROCESSOR_BYTES: usize = 1 << PROCESSOR_SHIFT;
 /// The answer that cuts a datagram to nothing.
 pub const PASSED_TO_WAKE: u32 = 8;
-
-const PROCESSOR_SHIFT: i32 = 9;
-const SCRATCH: usize = 384;
-// Words of a processor.
-const PLACED: usize = 1;
-const PLACED_BYTES: usize = 2;
-const COMPLETED: usize = 3;
-const PASSED: usize = 4;
-const RUNS: usize = 5;
-const WAKES: usize = 6;
-/// Not 0: this run wakes the reader. In memory and not in the stack, where the verifier would follow each value.
-const WAKE: usize = 7;
-const PASSING: usize = 8;
-const REFUSED: usize = 9;
-const _: () = assert!((REFUSED + Reject::COUNT) * 8 <= SCRATCH);
 
 // Fields of the kernel's description of a packet.
 const PACKET_LENGTH: usize = 0;
@@ -83,26 +72,6 @@ const WORD: i16 = -112;
 const END: i16 = -120;
 const VALUES: i16 = -128;
 const _: () = assert!(super::MAX_VALUES * 8 <= 512 - 128);
-
-/// The counts that one processor keeps.
-#[must_use]
-pub fn count_words(words: &[u64]) -> RuleCounts {
-    let word = |at: usize| words.get(at).copied().unwrap_or_default();
-    let mut counts = RuleCounts {
-        placed: word(PLACED),
-        placed_bytes: word(PLACED_BYTES),
-        completed: word(COMPLETED),
-        passed: word(PASSED),
-        runs: word(RUNS),
-        passing_runs: word(PASSING),
-        wakes: word(WAKES),
-        ..RuleCounts::default()
-    };
-    for &why in Reject::ALL {
-        counts.refused.add_many(why, word(REFUSED + why as usize));
-    }
-    counts
-}
 
 /// The program of a rule, for a host with so many processors.
 ///

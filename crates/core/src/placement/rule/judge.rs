@@ -31,6 +31,17 @@ pub enum RuleAnswer {
     Passed,
 }
 
+impl RuleAnswer {
+    /// What it becomes in the log; `None` if the packet goes up the socket.
+    fn logged(&self) -> Option<LoggedPacket> {
+        match *self {
+            Self::Placed { slot, unit, .. } => Some(LoggedPacket::Placed { slot, unit }),
+            Self::Refused(_) => Some(LoggedPacket::Refused),
+            Self::Passed => None,
+        }
+    }
+}
+
 /// What became of a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainAnswer {
@@ -159,7 +170,7 @@ impl PlacementRule {
         let mut logged = Vec::new();
         for (at, packet) in packets.iter().enumerate().rev() {
             let answer = self.judge(packet, table);
-            logged.extend(LoggedPacket::of(&answer));
+            logged.extend(answer.logged());
             match answer {
                 RuleAnswer::Placed { length, is_complete, wakes, .. } => {
                     counts.placed += 1;

@@ -8,7 +8,6 @@
 //! their words, and advances the tail. So an engine that did not copy a payload knows when it arrived among the others, and decides as
 //! if it had copied it itself. Of a log that is half full a program writes nothing more: it passes all packets.
 
-use super::RuleAnswer;
 use crate::placement::Nanos;
 
 /// Word of the log: words reserved so far.
@@ -84,15 +83,6 @@ impl LoggedPacket {
         match *self {
             LoggedPacket::Placed { slot, unit } => u64::from(slot) << 32 | (u64::from(unit) + 1),
             LoggedPacket::Refused => 0,
-        }
-    }
-
-    /// What an answer becomes in the log; `None` if the packet went up the socket.
-    pub(super) fn of(answer: &RuleAnswer) -> Option<LoggedPacket> {
-        match *answer {
-            RuleAnswer::Placed { slot, unit, .. } => Some(LoggedPacket::Placed { slot, unit }),
-            RuleAnswer::Refused(_) => Some(LoggedPacket::Refused),
-            RuleAnswer::Passed => None,
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::{Engine, Route};
 use crate::receive::Sink;
 use crate::receive::info::StreamInfo;
-use crate::receive::placer::{Placer, TakenFromLog, Until};
+use crate::receive::placed::TakenFromLog;
+use crate::receive::placer::{Placer, Until};
 use skyhaul_core::placement::Nanos;
 use std::sync::Arc;
 

@@ -1,0 +1,41 @@
+//! The words that a program keeps for each processor.
+
+use crate::placement::Reject;
+use crate::placement::rule::judge::RuleCounts;
+
+/// What the program keeps for each processor, bytes.
+pub const PROCESSOR_BYTES: usize = 1 << PROCESSOR_SHIFT;
+pub(super) const PROCESSOR_SHIFT: i32 = 9;
+pub(super) const SCRATCH: usize = 384;
+// Words of a processor.
+pub(super) const PLACED: usize = 1;
+pub(super) const PLACED_BYTES: usize = 2;
+pub(super) const COMPLETED: usize = 3;
+pub(super) const PASSED: usize = 4;
+pub(super) const RUNS: usize = 5;
+pub(super) const WAKES: usize = 6;
+/// Not 0: this run wakes the reader. In memory and not in the stack, where the verifier would follow each value.
+pub(super) const WAKE: usize = 7;
+pub(super) const PASSING: usize = 8;
+pub(super) const REFUSED: usize = 9;
+const _: () = assert!((REFUSED + Reject::COUNT) * 8 <= SCRATCH);
+
+/// The counts that one processor keeps.
+#[must_use]
+pub fn count_words(words: &[u64]) -> RuleCounts {
+    let word = |at: usize| words.get(at).copied().unwrap_or_default();
+    let mut counts = RuleCounts {
+        placed: word(PLACED),
+        placed_bytes: word(PLACED_BYTES),
+        completed: word(COMPLETED),
+        passed: word(PASSED),
+        runs: word(RUNS),
+        passing_runs: word(PASSING),
+        wakes: word(WAKES),
+        ..RuleCounts::default()
+    };
+    for &why in Reject::ALL {
+        counts.refused.add_many(why, word(REFUSED + why as usize));
+    }
+    counts
+}
