@@ -99,7 +99,7 @@ fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
         send(&recorder.address(), &format!("--format {format} --pattern {line}"));
         recorder.drained();
         let path = place.path().join(format);
-        std::fs::write(&path, whole(&site, recorder.stop()).bytes).unwrap();
+        std::fs::write(&path, whole(&site, &recorder.stop()).bytes).unwrap();
         path
     };
     let files = [

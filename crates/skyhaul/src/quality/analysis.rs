@@ -7,6 +7,7 @@ use super::thread::{SampledHeader, WatchedThread};
 use crate::irregular::{QUALITY, QUALITY_OVER};
 use crate::receive::StreamInfo;
 use crate::recording::Event;
+use skyhaul_core::placement::Nanos;
 use skyhaul_core::quality::QualityFinding;
 use skyhaul_core::wire::{Expected, FrameTime};
 use skyhaul_io::host::thread as host;
@@ -43,6 +44,8 @@ pub(super) struct Analysis {
 struct Known {
     info: Arc<StreamInfo>,
     rate: Option<u32>,
+    /// The thread whose times are nearest to this host's clock, if some sets have as many threads with one time as with another.
+    reference: Option<u16>,
 }
 
 impl Analysis {
@@ -99,20 +102,27 @@ impl Analysis {
             self.forget(info.id);
             return;
         }
-        self.streams.insert(info.id, Known { info: Arc::clone(info), rate: *rate });
+        let mut reference = self.streams.get(&info.id).and_then(|known| known.reference);
         let unit = info.unit_bytes.max(1) as usize;
         let parts = info.format.parts.max(1);
         let mut rest = &units[..];
-        for (n, &count) in sets.iter().enumerate() {
-            let Some((set, behind)) = rest.split_at_checked(count * unit) else { return };
+        let mut all = Vec::with_capacity(sets.len());
+        for &count in sets {
+            let Some((set, behind)) = rest.split_at_checked(count * unit) else { break };
             rest = behind;
             // The parts of a frame lie one behind the other, its header in the first.
-            let frames: Vec<_> = set
-                .chunks_exact(unit * parts)
-                .filter_map(|frame| Some((header(info, frame)?, frame)))
-                .collect();
+            let frames = set.chunks_exact(unit * parts);
+            all.push(frames.filter_map(|frame| Some((header(info, frame)?, frame))).collect::<Vec<_>>());
+        }
+        // The last set arrived then.
+        if let (Some(frames), Some(arrived)) = (all.last().filter(|_| all.len() == sets.len()), *arrived) {
+            reference = nearest(frames, *rate, arrived).or(reference);
+        }
+        self.streams.insert(info.id, Known { info: Arc::clone(info), rate: *rate, reference });
+        for (n, frames) in all.iter().enumerate() {
             let arrived = arrived.filter(|_| n + 1 == sets.len());
-            self.take_set(info, *rate, &frames, arrived);
+            let Some(usual) = usual(frames, reference) else { continue };
+            self.take_set(info, *rate, (frames, usual), arrived);
         }
     }
 
@@ -120,10 +130,9 @@ impl Analysis {
         &mut self,
         info: &StreamInfo,
         rate: Option<u32>,
-        frames: &[(SampledHeader, &[u8])],
-        arrived: Option<skyhaul_core::placement::Nanos>,
+        (frames, usual): (&[(SampledHeader, &[u8])], (FrameTime, Option<u32>)),
+        arrived: Option<Nanos>,
     ) {
-        let Some(usual) = usual(frames) else { return };
         for (header, frame) in frames {
             let key = (info.id, header.time.thread);
             if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&key) {
@@ -244,14 +253,27 @@ fn header(info: &StreamInfo, unit: &[u8]) -> Option<SampledHeader> {
     })
 }
 
-/// Time and station of most frames of a set; those of its first, if it is a set of several times.
-fn usual(frames: &[(SampledHeader, &[u8])]) -> Option<(FrameTime, Option<u32>)> {
+/// The thread of a set whose time is nearest to that of its arrival.
+fn nearest(frames: &[(SampledHeader, &[u8])], rate: Option<u32>, arrived: Nanos) -> Option<u16> {
+    let distance = |time: FrameTime| {
+        let (data, _) = super::thread::nanos(time, rate);
+        (data - i128::from(arrived.0)).abs()
+    };
+    frames.iter().map(|(header, _)| header.time).min_by_key(|&time| distance(time)).map(|time| time.thread)
+}
+
+/// Time and station of most frames of a set. Of as many with one time as with another, or a set of several times, those of the
+/// thread `reference`, or of the first.
+fn usual(frames: &[(SampledHeader, &[u8])], reference: Option<u16>) -> Option<(FrameTime, Option<u32>)> {
     let time = |header: &SampledHeader| (header.time.unix_seconds, header.time.frame);
-    let most = frames
-        .iter()
-        .max_by_key(|(header, _)| frames.iter().filter(|(other, _)| time(other) == time(header)).count())?;
-    let station = frames.iter().max_by_key(|(header, _)| {
-        frames.iter().filter(|(other, _)| other.station == header.station).count()
-    })?;
-    Some((most.0.time, station.0.station))
+    let most = |same: &dyn Fn(&SampledHeader, &SampledHeader) -> bool| {
+        let rank = |header: &SampledHeader| {
+            let count = frames.iter().filter(|(other, _)| same(header, other)).count();
+            (count, Some(header.time.thread) == reference)
+        };
+        // The first of several.
+        frames.iter().map(|(header, _)| header).rev().max_by_key(|header| rank(header))
+    };
+    let station = most(&|one, other| one.station == other.station)?.station;
+    Some((most(&|one, other| time(one) == time(other))?.time, station))
 }

@@ -99,13 +99,8 @@ impl WatchedThread {
 
     /// Frames of this thread arrived then, the last of them a moment ago.
     pub(super) fn arrived(&mut self, time: FrameTime, rate: Option<u32>, arrived: Nanos) {
-        const SECOND: i128 = 1_000_000_000;
-        let begin = i128::from(time.unix_seconds) * SECOND;
         // A frame is complete when its last sample was taken.
-        let (data, within) = match rate.filter(|&rate| rate > 0).map(i128::from) {
-            Some(rate) => (begin + i128::from(time.frame) * SECOND / rate, SECOND / rate),
-            None => (begin, SECOND),
-        };
+        let (data, within) = nanos(time, rate);
         self.headers.arrived(data, within, i128::from(arrived.0));
     }
 
@@ -359,5 +354,15 @@ impl Columns {
         let Self { all, transform, sample_rate, .. } = self;
         let step = sample_rate.map(|rate| rate as f64 / (2 * transform.block()) as f64);
         (all.into_iter().map(|gathering| gathering.finish(&transform)).collect(), step)
+    }
+}
+
+/// When a frame begins and how long it may last, Unix time in nanoseconds; without a rate, its second.
+pub(super) fn nanos(time: FrameTime, rate: Option<u32>) -> (i128, i128) {
+    const SECOND: i128 = 1_000_000_000;
+    let begin = i128::from(time.unix_seconds) * SECOND;
+    match rate.filter(|&rate| rate > 0).map(i128::from) {
+        Some(rate) => (begin + i128::from(time.frame) * SECOND / rate, SECOND / rate),
+        None => (begin, SECOND),
     }
 }
