@@ -6844,7 +6844,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --disk --scan --schedule --schedule-station --exists --reserve --space-alarm --sync --disk-engine --no-fill --disk-faults --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --disk --scan --schedule --schedule-station --exists --reserve --space-alarm --sync --disk-engine --no-fill --no-quality --phase-cal --disk-faults --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7057,6 +7057,10 @@ _skyhaul() {
                     ;;
                 --disk-engine)
                     COMPREPLY=($(compgen -W "auto uring plain" -- "${cur}"))
+                    return 0
+                    ;;
+                --phase-cal)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --disk-faults)

@@ -354,6 +354,7 @@ none\t'Left to the operating system'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-engine -d 'How to write to disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
 plain\t'pwrite'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l phase-cal -d 'Phase-cal tones that every channel must have: their spacing, and where in the band the first is, like 1MHz or 5MHz@10kHz (default: tones that were there must stay). Only for frames' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l feedback -d 'Report to senders what arrives, for their `--rate auto`. Only for udp:// addresses'
@@ -363,6 +364,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l by-sender -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l in-order -d 'Require the packets of a heap in order, as spead2 does by default'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l end-with-connections -d 'Stop when the last TCP connection has closed. Only for tcp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Write nothing for lost frames, instead of frames marked invalid. Only for frames'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-quality -d 'Do not look at the quality of the streams (states of samples, byte order, times, phase-cal tones). Only for frames'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l show-config -d 'Print the settings in force and where each comes from, then exit'

@@ -40,6 +40,9 @@ pub(super) struct Analysis {
     started: Instant,
 }
 
+/// Time and station of most frames of a set.
+type Usual = (FrameTime, Option<u32>);
+
 /// A stream as it was last seen.
 struct Known {
     info: Arc<StreamInfo>,
@@ -122,7 +125,7 @@ impl Analysis {
         for (n, frames) in all.iter().enumerate() {
             let arrived = arrived.filter(|_| n + 1 == sets.len());
             let Some(usual) = usual(frames, reference) else { continue };
-            self.take_set(info, *rate, (frames, usual), arrived);
+            self.take_set(info, *rate, frames, usual, arrived);
         }
     }
 
@@ -130,7 +133,8 @@ impl Analysis {
         &mut self,
         info: &StreamInfo,
         rate: Option<u32>,
-        (frames, usual): (&[(SampledHeader, &[u8])], (FrameTime, Option<u32>)),
+        frames: &[(SampledHeader, &[u8])],
+        usual: Usual,
         arrived: Option<Nanos>,
     ) {
         for (header, frame) in frames {
@@ -264,7 +268,7 @@ fn nearest(frames: &[(SampledHeader, &[u8])], rate: Option<u32>, arrived: Nanos)
 
 /// Time and station of most frames of a set. Of as many with one time as with another, or a set of several times, those of the
 /// thread `reference`, or of the first.
-fn usual(frames: &[(SampledHeader, &[u8])], reference: Option<u16>) -> Option<(FrameTime, Option<u32>)> {
+fn usual(frames: &[(SampledHeader, &[u8])], reference: Option<u16>) -> Option<Usual> {
     let time = |header: &SampledHeader| (header.time.unix_seconds, header.time.frame);
     let most = |same: &dyn Fn(&SampledHeader, &SampledHeader) -> bool| {
         let rank = |header: &SampledHeader| {
