@@ -151,8 +151,9 @@ fn every_option_that_a_text_names_exists() {
 }
 
 /// Every option accepts at least one of these values.
-const VALUES: [&str; 30] = [
+const VALUES: [&str; 31] = [
     "1",
+    "5MHz@10kHz",
     "64",
     "1500",
     "1024",

@@ -224,7 +224,11 @@ impl Cutting {
         if self.open.as_ref().is_some_and(ends) {
             self.seal()?;
         }
-        self.epoch += u64::from(is_return);
+        if is_return {
+            self.epoch += 1;
+            // As a recorder says it of a sender.
+            self.writer.note("restart", &format!("the times of the file return at its frame {}", self.frames));
+        }
         let mut open = match self.open.take() {
             Some(mut open) => {
                 // No more than the limit above.
