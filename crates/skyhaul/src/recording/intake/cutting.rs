@@ -227,7 +227,8 @@ impl Cutting {
         if is_return {
             self.epoch += 1;
             // As a recorder says it of a sender.
-            self.writer.note("restart", &format!("the times of the file return at its frame {}", self.frames));
+            self.writer
+                .note("restart", &format!("the times of the file return at its frame {}", self.frames));
         }
         let mut open = match self.open.take() {
             Some(mut open) => {
