@@ -98,7 +98,7 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
     Format::Auto.families().find_map(|family| learn_frames(family, head, Some(bytes)))
 }
 
-/// The content of a file of which only the beginning is known: frames of one family, or packets of one. How many there are is not known.
+/// The content of a file whose beginning is known: frames of one family, or packets of one. How many there are is not known.
 #[must_use]
 pub(crate) fn learn_beginning(head: &[u8]) -> Option<Beginning> {
     let packets = |family: &FamilyRef| begins_with_packets(*family, head, u64::MAX);

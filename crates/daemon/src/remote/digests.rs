@@ -171,7 +171,7 @@ impl Wanted {
     }
 }
 
-/// The algorithms of `Want-Repr-Digest`: a dictionary of weights from 0 to 10, of which 0 is "not" (RFC 9530, 4).
+/// The algorithms of `Want-Repr-Digest`: a dictionary of weights from 0 to 10; 0 means "not" (RFC 9530, 4).
 fn wanted_of_representation(headers: &HeaderMap) -> Vec<Algorithm> {
     let mut found: Vec<(Algorithm, u8)> = Vec::new();
     for one in list(headers, "want-repr-digest") {

@@ -272,7 +272,7 @@ impl RemoteSession {
         };
         self.was_kept = is_ready;
         // A server may close a connection that was kept while the next request is on its way: what changes nothing when it is sent twice
-        // is sent again (RFC 9112, 9.3.1). A body may have begun: it is for whoever made it to send it again.
+        // is sent again (RFC 9112, 9.3.1). A body may have begun: the caller that made it sends it again.
         let is_repeatable = is_ready && request.method().is_idempotent() && request.body().is_end_stream();
         let again = is_repeatable.then(|| without_body(&request));
         let mut open = match kept.filter(|_| is_ready) {

@@ -36,7 +36,7 @@ pub(super) struct Door {
     pub(super) bodies: Arc<Semaphore>,
     pub(super) recording_bodies: Arc<Semaphore>,
     pub(super) uploads: Arc<Semaphore>,
-    /// Scans that arrive, of which each has memory for chunks.
+    /// Scans that arrive; each has memory for chunks.
     pub(super) scan_uploads: Arc<Semaphore>,
     pub(super) computing: Arc<Semaphore>,
     pub(super) listings: Arc<Semaphore>,

@@ -255,7 +255,7 @@ impl Kernel {
             let State::Placing(connected) = &peer.state else { continue };
             let Some(placer) = engine.placer(peer.at) else { continue };
             placing += 1;
-            // The kernel counts a train of which nothing is left as dropped by the socket: these are counted after the drops.
+            // The kernel counts a train as dropped by the socket if nothing is left of it: these are counted after the drops.
             let stats = connected.source.stats();
             let counts = placer.counts();
             all.packets += stats.packets - connected.wakes + counts.placed + counts.refused.total();

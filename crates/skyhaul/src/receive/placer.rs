@@ -35,9 +35,9 @@ const AHEAD: (u64, u64) = (2, 16);
 /// How far the log is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// To a train of which so many packets went up the socket. They are placed next.
+    /// To a train with so many packets that went up the socket. They are placed next.
     CameUp(usize),
-    /// To a train of which packets will come up; unless the socket has been found empty since.
+    /// To a train with packets that will come up; unless the socket has been found empty since.
     ComesUp,
     /// All of it.
     End,

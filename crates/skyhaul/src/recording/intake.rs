@@ -323,7 +323,7 @@ fn stored(disk: &Path, label: &Label) -> Result<(u64, u32), IntakeError> {
     })
 }
 
-/// A scan of which all is on its disk. Dropped, it leaves nothing.
+/// A scan that is whole on its disk. Dropped, it leaves nothing.
 #[derive(Debug)]
 pub struct ArrivedScan {
     label: Label,

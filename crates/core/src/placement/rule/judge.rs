@@ -103,7 +103,7 @@ pub struct RuleCounts {
     pub passed: u64,
     /// Runs: one for each train.
     pub runs: u64,
-    /// Runs of which something went up the socket.
+    /// Runs with packets that went up the socket.
     pub passing_runs: u64,
     /// Runs that woke the reader by an empty datagram.
     pub wakes: u64,

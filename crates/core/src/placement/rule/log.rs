@@ -33,7 +33,7 @@ pub struct LoggedRun {
     pub packets: usize,
     /// So many at its front went up the socket; their words mean nothing.
     pub passed: usize,
-    /// The time on the kernel's monotonic clock, of which 48 bits are kept: 78 hours.
+    /// The time on the kernel's monotonic clock, 48 bits of it: 78 hours.
     pub time: Nanos,
 }
 

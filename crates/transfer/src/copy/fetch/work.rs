@@ -103,7 +103,7 @@ impl<'a> Workers<'a> {
         Some(sum.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Compares the digest of a file of which all ranges came; `None`: some have to be read for it.
+    /// Compares the digest of a file once all its ranges came; `None`: some have to be read for it.
     pub(super) fn compare(&self, file: usize, ranges: u64) -> Option<Result<(), DigestMismatch>> {
         let mut sum = self.in_order(file)?;
         (sum.next() >= ranges).then(|| sum.compare(&self.budget))

@@ -68,7 +68,7 @@ impl Emitter<'_> {
         self.asm.store(Double, R3, LOG_ENTRIES * 8, R1);
     }
 
-    /// The first word of the run, in an operation that orders all others: whoever reads it finds the other words, and the payloads.
+    /// The first word of the run, in an operation that orders all others: a reader of it finds the other words, and the payloads.
     pub(super) fn log_run(&mut self) {
         if self.rule.log == 0 {
             return;
