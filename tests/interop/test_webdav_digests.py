@@ -76,6 +76,11 @@ def test_an_uploaded_scan_is_a_recording(recorder, tmp_path, put):
     assert (tmp_path / "cat").read_bytes() == missing
 
 
+def report_of(said):
+    """The report in front of what was said to people."""
+    return json.JSONDecoder().raw_decode(said)[0]
+
+
 class Bare:
     """A server that gives one digest of its file, and ranges."""
 
@@ -139,10 +144,10 @@ def test_downloads_are_compared_with_md5_and_sha256(skyhaul, tmp_path, has_range
     for head, wrong in zip(heads(whole), heads(other), strict=True):
         with Bare(whole, head, has_ranges) as server:
             to.unlink(missing_ok=True)
-            report = json.loads(call(*copy, server.url, to).splitlines()[-1])
+            report = report_of(call(*copy, server.url, to))
             assert to.read_bytes() == whole and not report.get("unchecked"), report
             # What is there is compared, and not fetched.
-            report = json.loads(call(*copy, server.url, to).splitlines()[-1])
+            report = report_of(call(*copy, server.url, to))
             assert (report["kept_files"], report["moved_bytes"]) == (1, 0), report
             call(*copy, "--verify", server.url, to)
             to.write_bytes(other)
@@ -187,7 +192,7 @@ def test_a_download_that_goes_on_is_compared_as_a_whole(skyhaul, tmp_path):
             said = call(*copy, server.url, to, expect=(0,) if is_right else (1,))
             assert to.exists() == is_right, said
             if is_right:
-                report = json.loads(said.splitlines()[-1])
+                report = report_of(said)
                 assert to.read_bytes() == whole and report["moved_bytes"] < len(whole) and not report.get("unchecked"), report
                 to.unlink()
             else:

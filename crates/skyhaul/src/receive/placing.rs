@@ -339,6 +339,31 @@ impl Stream {
         packets: Packets<'_>,
         around: &mut Around<'_>,
     ) -> Result<(), Reject> {
+        if self.placer.is_some() {
+            return self.put_beside(placement, packets, around);
+        }
+        self.put_in::<false>(placement, packets, around)
+    }
+
+    /// The same while the kernel may place packets of the same object.
+    #[cold]
+    fn put_beside(
+        &mut self,
+        placement: Placement,
+        packets: Packets<'_>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Reject> {
+        self.put_in::<true>(placement, packets, around)
+    }
+
+    /// `BESIDE`: the stream has a placer. Without one, a packet pays for none.
+    #[inline]
+    fn put_in<const BESIDE: bool>(
+        &mut self,
+        placement: Placement,
+        packets: Packets<'_>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Reject> {
         let Around { now, pool, ref mut tap, .. } = *around;
         let Packets { bytes, stride, count } = packets;
         let start = placement.start as usize;
@@ -351,7 +376,7 @@ impl Stream {
         let (placer, key) = (&mut self.placer, placement.key);
         // Until a stream is proven, half of the pool is reserved for others.
         let room = |_: u64, old: Option<Block>| {
-            if let Some(block) = placer.as_mut().and_then(|placer| placer.give(key.number)) {
+            if BESIDE && let Some(block) = placer.as_mut().and_then(|placer| placer.give(key.number)) {
                 return Ok(block);
             }
             let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= MIN_PROVEN_FRAMES;
@@ -361,7 +386,7 @@ impl Stream {
         let mut slot = self.assembly.reserve(placement, now, room)?;
         let range = slot.range().start as usize..slot.range().end as usize;
         // If not, the kernel has placed a copy of it that arrived later: the bytes are there, and the copy is the duplicate.
-        let is_ours = self.placer.as_ref().is_none_or(|placer| placer.claim(key.number, &range));
+        let is_ours = !BESIDE || self.placer.as_ref().is_none_or(|placer| placer.claim(key.number, &range));
         if !is_ours {
             debug_assert_eq!(count, 1);
         } else if count == 1 {
