@@ -3,7 +3,7 @@
 use clap::Args;
 use std::ffi::OsString;
 
-/// Whatever a whole build would read: the verb says what to build, not what is wrong with its options.
+/// Any words. They are not checked, because the verb only says how to build it.
 #[derive(Args, Debug)]
 #[command(
     before_help = "This build of skyhaul has only what a first demo needs. To use this verb, build everything with `make build`."

@@ -1,4 +1,4 @@
-//! Verbs that a build without the feature `full` lacks, such as the first of `make demo`: each says what to build instead.
+//! Verbs missing from builds without the feature `full`, such as the first build of `make demo`. Each says how to get it.
 
 use crate::args::{JoinArgs, ReceiveCommon};
 use crate::outcome::Outcome;

@@ -349,7 +349,7 @@ impl PlacementRule {
         }
     }
 
-    /// The same rule, which refuses nothing but empty packets: an engine judges what it does not place.
+    /// The same rule, but it refuses only empty packets. All others that it does not place are left to the engine.
     #[must_use]
     pub fn passing(mut self) -> PlacementRule {
         for step in &mut self.steps {
