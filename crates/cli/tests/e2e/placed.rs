@@ -40,12 +40,13 @@ struct Recorded {
     chunks: Vec<skyhaul::recording::ChunkRecord>,
 }
 
-/// A stream recorded by a tier: this file, sent with `line`.
+/// A stream recorded by a tier: this file, sent with `line`. `format` may be followed by more options of the recorder.
 fn recorded(tier: &str, format: &str, (file, line): (&Path, &str)) -> Recorded {
     let site = Site::new(2);
     let mut recorder =
         site.record(&format!("--tier {tier} --format {format} --memory 64MiB --chunk 1MiB {ANY}"));
-    send(&recorder.address(), &format!("--format {format} --input {} {line}", file.display()));
+    let family = format.split(' ').next().unwrap();
+    send(&recorder.address(), &format!("--format {family} --input {} {line}", file.display()));
     recorder.drained();
     whole(&site, &recorder.stop())
 }
@@ -98,22 +99,25 @@ fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
         let mut recorder = site.record(&format!("--format {format} {ANY}"));
         send(&recorder.address(), &format!("--format {format} --pattern {line}"));
         recorder.drained();
-        let path = place.path().join(format);
+        let path = place.path().join(format!("{format}{}", line.len()));
         std::fs::write(&path, whole(&site, &recorder.stop()).bytes).unwrap();
         path
     };
     let files = [
         file("vdif", "--payload 2000 --packets 40000 --rate 300Mbps"),
         file("lofar", "--packets 12000 --rate 400Mbps"),
+        file("vdif", "--payload 2000 --packets 40000 --rate 300Mbps --threads 2 --frame-rate 9000"),
     ];
     let (vdif, lofar) = ("--rate 300Mbps --first 1000003", "--rate 400Mbps");
+    let by_time = "vdif --place time --frame-rate 9000";
     for (format, line) in [
         ("vdif", format!("{vdif} --faults loss=0.01,reorder=64,duplicate=0.01,burst=500@0.0005,seed=7")),
         ("vdif", format!("{vdif} --faults corrupt=0.003,truncate=0.003,duplicate=0.01,seed=5")),
         ("vdif", vdif.to_owned()),
         ("lofar", format!("{lofar} --faults loss=0.01,reorder=32,duplicate=0.01,seed=9")),
+        (by_time, "--rate 300Mbps --sequence none --faults loss=0.01,reorder=64,duplicate=0.01,seed=11".to_owned()),
     ] {
-        let file = &files[usize::from(format == "lofar")];
+        let file = &files[["vdif", "lofar", by_time].iter().position(|&one| one == format).unwrap()];
         let [stage, bpf] = ["stage", "bpf"].map(|tier| recorded(tier, format, (file, &line)));
         assert_eq!(source(&stage.report)["tier"], "stage");
         by_kernel(&bpf);

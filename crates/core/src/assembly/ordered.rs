@@ -115,6 +115,16 @@ pub struct OrderedSlot<'a, B> {
     size: Option<u64>,
 }
 
+impl<B> OrderedSlot<'_, B> {
+    /// Whether it belongs to an object that is not believed yet: far ahead of the others, or of a counter that may have restarted. Its
+    /// number says nothing of the order of the stream.
+    #[inline]
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.at == SUSPECT
+    }
+}
+
 const SUSPECT: usize = usize::MAX;
 
 impl<B> Ordered<B> {

@@ -118,8 +118,9 @@ impl Stream {
         if Some(reserved.block().index()) != element {
             return Err(Reject::Late);
         }
+        let is_suspect = reserved.is_suspect();
         reserved.commit(now);
-        self.placed(&place, packets, now);
+        self.placed(&place, packets, is_suspect, now);
         Ok(())
     }
 

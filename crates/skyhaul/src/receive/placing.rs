@@ -402,18 +402,21 @@ impl Stream {
                 placement.key.number.saturating_mul(self.per_object),
             );
         }
+        let is_suspect = slot.is_suspect();
         slot.commit(now);
-        self.placed(&placement, count as u64, now);
+        self.placed(&placement, count as u64, is_suspect, now);
         Ok(())
     }
 
-    /// So many packets are in their place.
+    /// So many packets are in their place. One damaged number far ahead, which is not believed, makes none of those after it late.
     #[inline]
-    pub(super) fn placed(&mut self, placement: &Placement, packets: u64, now: Nanos) {
+    pub(super) fn placed(&mut self, placement: &Placement, packets: u64, is_suspect: bool, now: Nanos) {
         self.arrivals.placed(placement.key.number);
         self.report.placed += packets;
-        let number = self.number(placement);
-        self.report.sequence.arrived_run(number, packets);
+        if !is_suspect {
+            let number = self.number(placement);
+            self.report.sequence.arrived_run(number, packets);
+        }
         self.report.last_arrival = now;
     }
 }

@@ -284,7 +284,7 @@ impl Stream {
             self.report.epochs = epoch;
             self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
-            self.watch.restart(&self.info, object);
+            self.watch.restart(&self.info, object.saturating_mul(self.per_object));
             self.cut.restart();
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;

@@ -299,6 +299,33 @@ fn a_restarted_sender_begins_a_new_epoch() {
 }
 
 #[test]
+fn a_restart_is_reported_with_a_number_that_the_sender_sent() {
+    let (mut bed, supply) = (Bed::new(|o| o.assembly.resync = 32), supply(1, Some(Order::Little)));
+    (100_000..101_000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    (50_000..51_000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    bed.finish();
+    let restart = std::iter::from_fn(|| bed.engine.poll_event()).find(|event| event.kind == "restart").unwrap();
+    let number = restart.text.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap();
+    // The first of the object that it began with.
+    assert!((49_900..50_000 + 100).contains(&number), "{restart:?}");
+}
+
+#[test]
+fn a_damaged_number_far_ahead_makes_no_packet_after_it_a_late_one() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+    for n in 0..3000 {
+        let mut sent = packet(&supply, n);
+        if n == 1000 {
+            sent[5] ^= 0x80;
+        }
+        bed.send(1, &sent);
+    }
+    assert_eq!((bed.finish(), bed.rejected(Reject::Stray)), ((2999, 1, 1), 1));
+    let report = bed.engine.tally(true).streams[0].1.clone();
+    assert_eq!((report.placed, report.sequence.reordered, report.sequence.extent.count()), (2999, 0, 0));
+}
+
+#[test]
 fn without_memory_packets_are_refused_and_the_stream_recovers() {
     let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
     (0..200).for_each(|n| bed.send(1, &packet(&supply, n)));

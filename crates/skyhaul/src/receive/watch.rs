@@ -101,14 +101,14 @@ impl Watch {
         self.timeline.set_rate(frames);
     }
 
-    /// The sender's counter restarted at this object.
-    pub(super) fn restart(&mut self, info: &StreamInfo, object: u64) {
+    /// The sender's counter restarted near `number`, the first of its object.
+    pub(super) fn restart(&mut self, info: &StreamInfo, number: u64) {
         self.timeline.restart();
         let before = match std::mem::take(&mut self.unpaired) {
             0 => String::new(),
             unpaired => format!(" in the other phase, after {unpaired} unpaired packets"),
         };
-        self.tell(info, "restart", &format!("the sender's counter restarted at {object}{before}"));
+        self.tell(info, "restart", &format!("the sender's counter restarted near {number}{before}"));
     }
 
     /// The sender restarted, and other packets are the first parts of frames; so many were refused until that was certain.
