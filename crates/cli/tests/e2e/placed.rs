@@ -115,7 +115,10 @@ fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
         ("vdif", format!("{vdif} --faults corrupt=0.003,truncate=0.003,duplicate=0.01,seed=5")),
         ("vdif", vdif.to_owned()),
         ("lofar", format!("{lofar} --faults loss=0.01,reorder=32,duplicate=0.01,seed=9")),
-        (by_time, "--rate 300Mbps --sequence none --faults loss=0.01,reorder=64,duplicate=0.01,seed=11".to_owned()),
+        (
+            by_time,
+            "--rate 300Mbps --sequence none --faults loss=0.01,reorder=64,duplicate=0.01,seed=11".to_owned(),
+        ),
     ] {
         let file = &files[["vdif", "lofar", by_time].iter().position(|&one| one == format).unwrap()];
         let [stage, bpf] = ["stage", "bpf"].map(|tier| recorded(tier, format, (file, &line)));

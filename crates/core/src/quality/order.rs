@@ -78,20 +78,8 @@ impl Lagged {
     }
 
     fn add(&mut self, samples: &[f32], width: usize) {
-        let columns = self.products.len();
-        let mut sums = [0f32; MAX_COLUMNS];
         for lag in 0..=LAGS {
-            let mut products = [0f32; MAX_COLUMNS];
-            let later = samples.get(lag * width..).unwrap_or_default();
-            if width == 1 {
-                products[0] = samples.iter().zip(later).map(|(a, b)| a * b).sum();
-            } else {
-                for (row, later) in samples.chunks_exact(width).zip(later.chunks_exact(width)) {
-                    for ((sum, a), b) in products[..columns].iter_mut().zip(row).zip(later) {
-                        *sum += a * b;
-                    }
-                }
-            }
+            let products = products(samples, samples.get(lag * width..).unwrap_or_default(), width);
             let each = (samples.len() / width).saturating_sub(lag).max(1) as f64;
             let rows = (samples.len() / width) as f64;
             // As many products as rows: lags are compared with each other.
@@ -100,9 +88,8 @@ impl Lagged {
             }
         }
         for row in samples.chunks_exact(width) {
-            sums[..columns].iter_mut().zip(row).for_each(|(sum, sample)| *sum += sample);
+            self.sums.iter_mut().zip(row).for_each(|(sum, sample)| *sum += f64::from(*sample));
         }
-        self.sums.iter_mut().zip(sums).for_each(|(sum, new)| *sum += f64::from(new));
         self.rows += (samples.len() / width) as u64;
     }
 
@@ -120,6 +107,33 @@ impl Lagged {
         };
         self.products.iter().zip(&self.sums).map(column).sum()
     }
+}
+
+/// The sums of the products of samples with those that lie `later`, by column of rows of `width` samples.
+///
+/// Of the usual widths, a row of sums for so many samples at once: these are vectors, and most of what a look costs.
+fn products(samples: &[f32], later: &[f32], width: usize) -> [f32; MAX_COLUMNS] {
+    let mut sums = [0f32; MAX_COLUMNS];
+    if !MAX_COLUMNS.is_multiple_of(width) {
+        for (row, later) in samples.chunks_exact(width).zip(later.chunks_exact(width)) {
+            for ((sum, a), b) in sums.iter_mut().zip(row).zip(later) {
+                *sum += a * b;
+            }
+        }
+        return sums;
+    }
+    let (samples, few) = samples[..later.len()].as_chunks::<MAX_COLUMNS>();
+    let (later, few_later) = later.as_chunks::<MAX_COLUMNS>();
+    for (a, b) in samples.iter().zip(later) {
+        sums = std::array::from_fn(|n| sums[n] + a[n] * b[n]);
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(few).zip(few_later) {
+        *sum += a * b;
+    }
+    for n in width..MAX_COLUMNS {
+        sums[n % width] += std::mem::take(&mut sums[n]);
+    }
+    sums
 }
 
 /// Products of neighbours as they lie, by their place in a word of 64 bits.

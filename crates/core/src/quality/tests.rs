@@ -4,8 +4,8 @@ use super::*;
 use crate::samples::{Coded, Coding};
 use crate::wire::FrameTime;
 
-/// Pseudo-random numbers: splitmix64, and normal ones by Box and Muller.
-struct Noise(u64);
+/// Pseudo-random numbers: splitmix64, and normal ones by Box and Muller, which come in pairs.
+struct Noise(u64, Option<f64>);
 
 impl Noise {
     fn next(&mut self) -> u64 {
@@ -21,7 +21,13 @@ impl Noise {
     }
 
     fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+        if let Some(other) = self.1.take() {
+            return other;
+        }
+        let length = (-2.0 * self.uniform().ln()).sqrt();
+        let (sine, cosine) = (std::f64::consts::TAU * self.uniform()).sin_cos();
+        self.1 = Some(length * sine);
+        length * cosine
     }
 }
 
@@ -77,7 +83,7 @@ impl Station {
 
     /// Payloads of frames: each sample of each channel in turn, the earliest in the lowest bits.
     fn payloads(&self) -> Vec<Vec<u8>> {
-        let mut noise = Noise(self.seed.wrapping_mul(0xD134_2543_DE82_EF95));
+        let mut noise = Noise(self.seed.wrapping_mul(0xD134_2543_DE82_EF95), None);
         let power: f64 = self.taps.iter().map(|tap| tap * tap).sum();
         let gain = 10f64.powf(self.gain_db / 20.0) / power.sqrt();
         let mut past = vec![vec![0.0; self.taps.len()]; self.channels];
@@ -87,18 +93,21 @@ impl Station {
             let mut payload = vec![0u8; self.payload];
             for row in 0..rows {
                 time += 1;
-                let phase = std::f64::consts::TAU * (self.tone.0 * time as f64).fract();
+                let tone = match self.tone {
+                    (_, 0.0) => 0.0,
+                    (cycles, amplitude) => {
+                        amplitude * (std::f64::consts::TAU * (cycles * time as f64).fract()).sin()
+                    }
+                };
                 for (channel, past) in past.iter_mut().enumerate() {
                     past.rotate_right(1);
                     past[0] = noise.normal();
                     let x: f64 = past.iter().zip(&self.taps).map(|(x, tap)| x * tap).sum();
-                    let code = self.code(x * gain + self.dc + self.tone.1 * phase.sin());
+                    let code = self.code(x * gain + self.dc + tone);
                     let at = (row * self.channels + channel) * self.bits as usize;
-                    for (n, octet) in code.to_le_bytes().into_iter().enumerate() {
-                        let bits = u16::from(octet) << (at % 8);
-                        if bits != 0 {
-                            payload[at / 8 + n] |= bits as u8;
-                        }
+                    let octets = (self.bits as usize).div_ceil(8);
+                    for (n, octet) in code.to_le_bytes().into_iter().take(octets).enumerate() {
+                        payload[at / 8 + n] |= octet << (at % 8);
                     }
                 }
             }
@@ -168,7 +177,7 @@ const UNSEEN: u64 = 9_000_000;
 /// Clean noise of these numbers is not accused.
 fn clean(numbers: impl Iterator<Item = u64>) {
     for n in numbers {
-        let mut draw = Noise(UNSEEN + n);
+        let mut draw = Noise(UNSEEN + n, None);
         let station = Station {
             bits: [1, 2, 4, 8][(n % 4) as usize],
             channels: [1, 2, 4, 8][(draw.next() % 4) as usize],
@@ -406,7 +415,7 @@ const TONES: PhaseCal = PhaseCal { spacing_hz: 1e6, offset_hz: None };
 
 /// A spectrum of so many blocks with tones of `excess` times the noise beside them.
 fn spectrum(seed: u64, blocks: u64, step_hz: f64, offset_hz: f64, excess: f64) -> Vec<f64> {
-    let mut noise = Noise(UNSEEN + seed);
+    let mut noise = Noise(UNSEEN + seed, None);
     (0..1024u32)
         .map(|n| {
             let hz = f64::from(n) * step_hz;
@@ -544,7 +553,7 @@ fn a_finding_begins_once_and_is_over_when_it_was_not_seen_twice() {
 
 #[test]
 fn anything_is_survived() {
-    let mut draw = Noise(UNSEEN + 77);
+    let mut draw = Noise(UNSEEN + 77, None);
     for n in 0..400u64 {
         let bits = [1, 2, 3, 4, 5, 8, 16, 31, 32][(draw.next() % 9) as usize];
         let channels = [0, 1, 2, 3, 16, 100, 1 << 20, u32::MAX][(draw.next() % 8) as usize];

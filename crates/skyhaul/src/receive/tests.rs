@@ -304,7 +304,8 @@ fn a_restart_is_reported_with_a_number_that_the_sender_sent() {
     (100_000..101_000).for_each(|n| bed.send(1, &packet(&supply, n)));
     (50_000..51_000).for_each(|n| bed.send(1, &packet(&supply, n)));
     bed.finish();
-    let restart = std::iter::from_fn(|| bed.engine.poll_event()).find(|event| event.kind == "restart").unwrap();
+    let restart =
+        std::iter::from_fn(|| bed.engine.poll_event()).find(|event| event.kind == "restart").unwrap();
     let number = restart.text.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap();
     // The first of the object that it began with.
     assert!((49_900..50_000 + 100).contains(&number), "{restart:?}");
