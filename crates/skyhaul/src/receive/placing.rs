@@ -408,12 +408,22 @@ impl Stream {
         Ok(())
     }
 
+    /// The sender's counter restarted: what it sends now is not late.
+    #[cold]
+    fn number_anew(&mut self) {
+        self.numbers_epoch = self.assembly.epoch();
+        self.report.sequence.restart();
+    }
+
     /// So many packets are in their place. One damaged number far ahead, which is not believed, makes none of those after it late.
     #[inline]
     pub(super) fn placed(&mut self, placement: &Placement, packets: u64, is_suspect: bool, now: Nanos) {
         self.arrivals.placed(placement.key.number);
         self.report.placed += packets;
         if !is_suspect {
+            if self.numbers_epoch != self.assembly.epoch() {
+                self.number_anew();
+            }
             let number = self.number(placement);
             self.report.sequence.arrived_run(number, packets);
         }

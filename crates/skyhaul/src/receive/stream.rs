@@ -64,6 +64,8 @@ pub(super) struct Stream {
     pub(super) trusted: bool,
     /// Frames missing after it in that part.
     pub(super) trailing: u64,
+    /// The epoch whose numbers the report's sequence compares.
+    pub(super) numbers_epoch: u32,
     /// Its recent rate.
     worth: Worth,
     /// Blocks of the pool that it must leave free for richer streams.
@@ -127,6 +129,7 @@ impl Stream {
             last_time: None,
             trusted: begin.trusted,
             trailing: 0,
+            numbers_epoch: 0,
             worth: Worth::new(begin.since),
             leaves: begin.leaves,
             rich: begin.leaves == 0,
@@ -282,7 +285,6 @@ impl Stream {
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
             self.report.epochs = epoch;
-            self.report.sequence.restart();
             (self.last_time, self.trailing) = (None, 0);
             self.watch.restart(&self.info, object.saturating_mul(self.per_object));
             self.cut.restart();

@@ -309,6 +309,8 @@ fn a_restart_is_reported_with_a_number_that_the_sender_sent() {
     let number = restart.text.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap();
     // The first of the object that it began with.
     assert!((49_900..50_000 + 100).contains(&number), "{restart:?}");
+    let report = &bed.engine.tally(true).streams[0].1;
+    assert_eq!((report.sequence.reordered, report.epochs), (0, 1), "after a restart, all is in order");
 }
 
 #[test]
