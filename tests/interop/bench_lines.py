@@ -87,6 +87,8 @@ TCP = {
     "spraying and loss": (lambda draw: spray(draw) + f",loss={scale(draw, 1e-3, 0.01):.1e}", {"spraying", "loss"}),
     "policer and outages": (lambda draw: policer(draw) + outages(draw), {"policer", "burst-loss"}),
 }
+# A line of 360 Mb/s and 60 ms holds more than the 4 MiB that a host grants by default: its buffers would be a second cause, and a true one.
+AMPLE = "; near: tcp-wmem=64MiB; far: tcp-rmem=64MiB"
 
 
 class Judge:
@@ -100,6 +102,8 @@ class Judge:
         # Jitter keeps packets in order, and so hides that they took several paths, of which each has the rate.
         rate, jitter = (scale(draw, 30, 100), 0) if "spraying" in kind else (scale(draw, 60, 400), draw.uniform(0, 100))
         path = f"rate={rate:.0f}Mbps,delay={draw.uniform(2, 30):.1f}ms,jitter={jitter:.0f}us,seed={draw.randrange(10**6)}{make(draw)}"
+        if self.tcp:
+            path += AMPLE
         load = f"--tcp --time 10s --cc {('cubic', 'bbr')[n % 2]}" if self.tcp else f"--udp --rates {min(80, rate * 0.8):.0f}Mbps"
         words = f"{SKYHAUL} probe far --token-file t --diagnose --json {load}".split()
         line = [SKYHAUL, "lab", "run", path, "--far", f"{SKYHAUL} probe serve --token-file t", "--", *words]
