@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 
+import debian_python
 import pytest
 from conftest import ROOT
 
@@ -38,15 +39,21 @@ UV = [sys.executable, "-m", "uv"]
 
 @functools.cache
 def interpreter(version):
-    """A Python of this version that runs; fetched with uv if there is none and that is possible. None without."""
-    for attempt in range(2):
-        for place in places(version):
-            if place and ran(place, "-c", f"import sys; assert '%d.%d' % sys.version_info[:2] == '{version}'").returncode == 0:
-                return place
-        if attempt or os.environ.get("SKYHAUL_INSTALL") == "no":
-            return None
-        ran(*UV, "python", "install", version, seconds=120)
-    return None
+    """A Python of this version that runs; fetched with uv, or from Debian, if there is none and that is possible. None without."""
+
+    def good(place):
+        return place and ran(place, "-c", f"import sys; assert '%d.%d' % sys.version_info[:2] == '{version}'").returncode == 0
+
+    if found := next(filter(good, places(version)), None):
+        return found
+    if os.environ.get("SKYHAUL_INSTALL") == "no":
+        return None
+    ran(*UV, "python", "install", version, seconds=120)
+    fetched = next(filter(good, places(version)), None)
+    if fetched:
+        return fetched
+    unpacked = debian_python.python(version, ROOT / f"target/python/debian-{version}")
+    return unpacked if good(unpacked) else None
 
 
 # How pip words that it did not reach the index.

@@ -59,7 +59,8 @@ fn is_used(line: &str) -> bool {
     line.split_once("==").is_some_and(|(name, _)| USED.contains(&name))
 }
 
-/// A Python that runs: on the PATH, from uv or from pyenv (whose commands on the PATH may be there and not work).
+/// A Python that runs: on the PATH, from uv, from pyenv (whose commands on the PATH may be there and not work), or as
+/// `tests/interop/debian_python.py` has unpacked it.
 fn interpreter(minor: u32) -> Option<PathBuf> {
     let name = format!("python3.{minor}");
     let uv =
@@ -70,6 +71,7 @@ fn interpreter(minor: u32) -> Option<PathBuf> {
     let pyenv = pyenv.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv")));
     let versions = pyenv.and_then(|root| std::fs::read_dir(root.join("versions")).ok());
     known.extend(versions.into_iter().flatten().flatten().map(|one| one.path().join("bin").join(&name)));
+    known.push(workspace::root().join(format!("target/python/debian-3.{minor}/{name}")));
     known.into_iter().find(|python| {
         let mut command = Command::new(python);
         command.args(["-c", &format!("import sys; assert sys.version_info[:2] == (3, {minor})")]);
