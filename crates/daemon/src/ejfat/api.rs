@@ -62,6 +62,19 @@ pub struct Caller {
     pub now: Millis,
 }
 
+/// A reply, and what it says beside its fields: in the metadata of gRPC, in a header of REST.
+pub(super) struct Answered<R> {
+    pub(super) reply: R,
+    /// Packets for the worker that called may still be sent.
+    pub(super) is_awaited: bool,
+}
+
+impl<R> From<R> for Answered<R> {
+    fn from(reply: R) -> Self {
+        Self { reply, is_awaited: false }
+    }
+}
+
 /// A reservation's balancer, and the reports of its workers.
 struct Running {
     /// Queries use it without the lock of the API.

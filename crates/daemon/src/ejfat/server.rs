@@ -232,9 +232,9 @@ calls! {
             &self,
             request: tonic::Request<SendStateRequest>,
         ) -> Result<tonic::Response<SendStateReply>, Status> {
-            let is_awaited = call(self, request, Api::report).await?.into_inner();
-            let mut reply = tonic::Response::new(SendStateReply {});
-            if is_awaited {
+            let answered = call(self, request, Api::report).await?.into_inner();
+            let mut reply = tonic::Response::new(answered.reply);
+            if answered.is_awaited {
                 reply.metadata_mut().insert(AWAITED, MetadataValue::from_static("1"));
             }
             Ok(reply)

@@ -8,7 +8,7 @@ use super::super::proto::{
 use super::super::registry::token::{Level, Resource, Token};
 use super::super::registry::{NewToken, Session};
 use super::timeseries::Totals;
-use super::{Api, Caller, Refusal, RefusalKind, State, cut, name, number};
+use super::{Answered, Api, Caller, Refusal, RefusalKind, State, cut, name, number};
 use skyhaul::auth::{TokenHash, new_token};
 use skyhaul::core::hint::Hint;
 use skyhaul_core::balance::{
@@ -95,10 +95,10 @@ impl Api {
     /// # Errors
     /// See [`Refusal`].
     pub fn send_state(&self, caller: &Caller, request: SendStateRequest) -> Result<SendStateReply, Refusal> {
-        self.report(caller, request).map(|_| SendStateReply {})
+        self.report(caller, request).map(|answered| answered.reply)
     }
 
-    /// The same; returns whether packets for the worker may still be sent.
+    /// The same; also says whether packets for the worker may still be sent.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -106,7 +106,7 @@ impl Api {
         &self,
         caller: &Caller,
         request: SendStateRequest,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Answered<SendStateReply>, Refusal> {
         let mut state = self.locked();
         let session = state.session(caller, &request.session_id, &request.lb_id)?;
         let (id, reservation, number) = (session.id, session.reservation, session.number);
@@ -134,7 +134,7 @@ impl Api {
             running.workers.entry(id).or_default().totals = totals;
             running.together.report(id, totals, f64::from(request.fill_percent));
         }
-        Ok(is_awaited)
+        Ok(Answered { reply: SendStateReply {}, is_awaited })
     }
 
     /// Sets the slots that all workers demand.

@@ -22,14 +22,15 @@
 //!
 //! Requests accept both forms of names.
 
-use super::super::api::{Api, Caller, Refusal, RefusalKind};
+use super::super::api::{Answered, Api, Caller, Refusal, RefusalKind};
+use super::super::client::AWAITED;
 use super::super::json::{JsonError, Message, plain, read, text};
 use super::super::proto::*;
 use super::calls::{MAX_BODY_BYTES, ServerState};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
@@ -39,10 +40,11 @@ use skyhaul::core::hint::Hint;
 /// A call of the API.
 type Call<Q, R> = fn(&Api, &Caller, Q) -> Result<R, Refusal>;
 
-/// Request and reply of a call, by their names in the definition.
+/// Request and reply of a call, by their names in the definition. `as` names what the API answers with, if that says more.
 macro_rules! call {
-    ($on:ident, $name:ident: $request:ident => $reply:ident) => {{
-        let call: Call<$request, $reply> = Api::$name;
+    ($on:ident, $name:ident: $request:ident => $reply:ident) => { call!($on, $name: $request => $reply as $reply) };
+    ($on:ident, $name:ident: $request:ident => $reply:ident as $answer:ty) => {{
+        let call: Call<$request, $answer> = Api::$name;
         $on(
             move |State(door): State<ServerState>,
                   Extension(caller): Extension<Caller>,
@@ -51,7 +53,7 @@ macro_rules! call {
                   uri: Uri,
                   body: Bytes| async move {
                 let names = (stringify!($request), stringify!($reply));
-                answered(&door, dialect, caller, &params, &uri, &body, names, call).await
+                answered::<_, $reply, _>(&door, dialect, caller, &params, &uri, &body, names, call).await
             },
         ) as MethodRouter<ServerState>
     }};
@@ -100,7 +102,10 @@ fn calls(door: &ServerState) -> Router {
         )
         .route("/lb/{lbId}/sessions", call!(post, register: RegisterRequest => RegisterReply))
         .route("/sessions/{sessionId}", call!(delete, deregister: DeregisterRequest => DeregisterReply))
-        .route("/sessions/{sessionId}/state", call!(post, send_state: SendStateRequest => SendStateReply))
+        .route(
+            "/sessions/{sessionId}/state",
+            call!(post, report: SendStateRequest => SendStateReply as Answered<SendStateReply>),
+        )
         .route("/tokens", call!(post, create_token: CreateTokenRequest => CreateTokenReply))
         .route(
             "/tokens/{token}/permissions",
@@ -121,7 +126,7 @@ fn calls(door: &ServerState) -> Router {
 
 /// Parses the request, calls the API, and writes the reply.
 #[expect(clippy::too_many_arguments, reason = "all of a request; it is called by a macro")]
-async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
+async fn answered<Q: Message + Default + 'static, R: Message, A: Into<Answered<R>> + Send + 'static>(
     door: &ServerState,
     dialect: Dialect,
     caller: Caller,
@@ -129,7 +134,7 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
     uri: &Uri,
     body: &[u8],
     (request, reply): (&str, &str),
-    call: Call<Q, R>,
+    call: Call<Q, A>,
 ) -> Response {
     let read = fields(dialect, params, uri, body).and_then(|fields| Ok(read::<Q>(request, fields)?));
     let done = match read {
@@ -140,11 +145,19 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
             refused
         }
     };
-    match done.and_then(|done| Ok(dialect.reply(reply, &done)?)) {
-        Ok(None) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Some(text)) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
-        Err(refusal) => refused(&refusal),
+    let done = done.map(A::into).and_then(|done| Ok((dialect.reply(reply, &done.reply)?, done.is_awaited)));
+    let (text, is_awaited) = match done {
+        Ok(done) => done,
+        Err(refusal) => return refused(&refusal),
+    };
+    let mut response = match text {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+    };
+    if is_awaited {
+        response.headers_mut().insert(AWAITED, HeaderValue::from_static("1"));
     }
+    response
 }
 
 impl From<JsonError> for Refusal {

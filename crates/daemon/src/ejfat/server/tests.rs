@@ -43,6 +43,12 @@ fn with<T>(token: &str, message: T) -> Request<T> {
 
 /// A request as HTTP/1.1: status and body.
 fn http(server: &Server, method: &str, path: &str, token: Option<&str>, body: &str) -> (u16, String) {
+    let (head, body) = exchange(server, method, path, token, body);
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+}
+
+/// The same: head and body.
+fn exchange(server: &Server, method: &str, path: &str, token: Option<&str>, body: &str) -> (String, String) {
     let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
@@ -54,7 +60,7 @@ fn http(server: &Server, method: &str, path: &str, token: Option<&str>, body: &s
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     let (head, body) = said.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (head.to_owned(), body.to_owned())
 }
 
 fn rest(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
@@ -181,6 +187,51 @@ fn the_same_by_rest() {
     }
     assert_eq!(asked("DELETE", "/sessions/1", session, Value::Null), (200, json!({})));
     assert_eq!(asked("DELETE", "/lb/1", token, Value::Null), (200, json!({})));
+}
+
+/// A worker learns by each form of its report whether packets for it may still be sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_learns_that_it_is_awaited_by_every_form_of_its_report() {
+    let server = serve(None).unwrap();
+    let request = json!({"name": "run", "senderAddresses": ["127.0.0.1"]});
+    let (_, reserved) = rest(&server, "POST", "/lb", OPERATOR, &request);
+    let token = reserved["token"].as_str().unwrap();
+    let worker = json!({"name": "w", "ipAddress": "127.0.0.1", "udpPort": 17750});
+    assert_eq!(rest(&server, "POST", "/lb/1/sessions", token, &worker).0, 200);
+    let state = json!({"sessionId": "1", "isReady": true}).to_string();
+    let by_rest = |prefix: &str| {
+        let path = format!("{prefix}/sessions/1/state");
+        let (head, _) = exchange(&server, "POST", &path, Some(token), &state);
+        assert!(head.starts_with("HTTP/1.1 20"), "{head}");
+        head.to_ascii_lowercase().lines().any(|line| line == "skyhaul-awaited: 1")
+    };
+    let mut client = client(&server).await;
+    let message = SendStateRequest { session_id: "1".to_owned(), is_ready: true, ..Default::default() };
+    let reply = client.send_state(with(token, message.clone())).await.unwrap();
+    assert_eq!(
+        (reply.metadata().get(AWAITED), by_rest(""), by_rest("/api/v1")),
+        (None, false, false),
+        "no sender"
+    );
+    // A sender is heard of: synchronisation messages.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sync = ("127.0.0.1", reserved["syncUdpPort"].as_u64().unwrap() as u16);
+    let since = std::time::Instant::now();
+    loop {
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let mut said = b"LC\x02\0\0\0\0\x01".to_vec();
+        said.extend((now.as_micros() as u64).to_be_bytes());
+        said.extend(1_000_000u32.to_be_bytes());
+        said.extend((now.as_nanos() as u64).to_be_bytes());
+        socket.send_to(&said, sync).unwrap();
+        let reply = client.send_state(with(token, message.clone())).await.unwrap();
+        if reply.metadata().get(AWAITED).is_some() {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!((by_rest(""), by_rest("/api/v1")), (true, true));
 }
 
 /// The calls as udplbd's own clients and its web page make them.
