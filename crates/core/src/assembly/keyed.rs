@@ -55,6 +55,7 @@ mod live;
 mod slot;
 
 pub use config::{Counting, KeyedConfig};
+pub use live::EVIDENCE;
 pub use slot::KeyedSlot;
 
 use super::{Cause, Retired};

@@ -140,6 +140,17 @@ impl HeapMemory {
         self.inner().classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes)
     }
 
+    /// Bytes of the largest heap that this memory holds beside one of 1/`part` of its size: a heap that begins with so much of its memory
+    /// has both while it grows. 0 if there is none.
+    #[must_use]
+    pub fn largest_beside(&self, part: usize) -> u64 {
+        let fits = |class: &&Class| {
+            let first = self.class_for(class.bytes().div_ceil(part.max(1))).map_or(usize::MAX, Class::bytes);
+            class.bytes().saturating_add(first) as u64 <= self.limit()
+        };
+        self.inner().classes.iter().rev().find(fits).map_or(0, |class| class.bytes() as u64)
+    }
+
     /// A taken block as [`HeapBytes`].
     #[inline]
     fn bytes(&self, node: NonNull<Node>, len: usize) -> HeapBytes {

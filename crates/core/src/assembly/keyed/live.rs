@@ -317,8 +317,8 @@ impl Pace {
     }
 }
 
-/// A staged object gets memory for 1/`EVIDENCE` of its size at first.
-pub(super) const EVIDENCE: u64 = 256;
+/// A [staged](super::KeyedWindow::limit_announced) object gets memory for 1/`EVIDENCE` of its size at first.
+pub const EVIDENCE: u64 = 256;
 
 /// The memory that unconfirmed objects hold, and its limits.
 ///

@@ -1,6 +1,7 @@
 //! Configuration of a receiving stream: all limits and end conditions.
 
 use crate::receive::filter::Allow;
+use skyhaul_core::assembly::keyed::EVIDENCE;
 use skyhaul_core::assembly::{KeyedConfig, KeyedWindow};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::memory::heap::HeapMemory;
@@ -109,12 +110,18 @@ impl StreamConfig {
     /// not in the user's.
     pub(crate) fn window<B>(&self, states_size: bool, ours: bool) -> KeyedWindow<B> {
         let contest = states_size.then_some(CONTEST_TIME);
-        let mut heaps = KeyedWindow::new(KeyedConfig { largest: self.largest(), contest, ..self.heaps });
+        let staged = if states_size { STAGED_BYTES } else { u64::MAX };
+        let largest = if ours { self.largest().min(self.largest_in_stages(staged)) } else { self.largest() };
+        let mut heaps = KeyedWindow::new(KeyedConfig { largest, contest, ..self.heaps });
         if ours {
-            let staged = if states_size { STAGED_BYTES } else { u64::MAX };
             heaps.limit_announced(self.memory.limit() / UNCONFIRMED_DIVISOR, staged);
         }
         heaps
+    }
+
+    /// Bytes of the largest object that can get its memory, if larger ones than `staged` get it in two stages.
+    fn largest_in_stages(&self, staged: u64) -> u64 {
+        self.memory.largest_beside(EVIDENCE as usize).max(staged)
     }
 }
 

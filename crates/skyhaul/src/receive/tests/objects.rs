@@ -3,12 +3,13 @@
 use crate::inproc::InprocQueue;
 use crate::receive::keyed::{StopRule, StreamConfig};
 use crate::receive::{Nowhere, ObjectOptions, ObjectSink, Received, Receiver, ReceiverOptions, Running};
-use crate::report::ReceiveReport;
+use crate::report::{ReceiveReport, RejectCounts};
 use skyhaul_core::pattern;
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_core::wire::ejfat::Reassembly;
 use skyhaul_core::wire::spead::Flavour;
 use skyhaul_core::wire::spead::stored::NewHead;
+use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
 use std::io;
 use std::time::{Duration, Instant};
@@ -171,4 +172,47 @@ fn objects_that_nobody_wants_are_counted_as_those_that_are_taken() {
     let heaps = &taken["heaps"];
     assert_eq!((heaps.complete, heaps.incomplete, heaps.missing_bytes), (171, 29, 29_000), "{heaps:?}");
     assert_eq!(taken["events"].complete, 181, "{taken:?}");
+}
+
+/// What an event of these bytes is to a receiver with so much memory, and nothing else in it: whether it is complete, and what was
+/// refused.
+fn event_of(size: u32, memory: u64) -> (bool, RejectCounts, u64) {
+    const EACH: u32 = 60_000;
+    let stream =
+        StreamConfig { memory: HeapMemory::new(memory), stop: StopRule::Never, ..StreamConfig::default() };
+    let learn = LearnOptions { object_bytes: 1 << 16, ..LearnOptions::default() };
+    let objects = Some(ObjectOptions { stream, ..ObjectOptions::default() });
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: 1 << 16, shared: false }).unwrap();
+    let mut receiver =
+        Receiver::open(ReceiverOptions { learn, objects, ..ReceiverOptions::default() }, pool).unwrap();
+    let queue = InprocQueue::default();
+    receiver.add_source("queue".to_owned(), Box::new(queue.clone()), true);
+    let running = receiver.start_with(|_| Box::new(Nowhere), Box::new(Nowhere)).unwrap();
+    let payload = vec![7; EACH as usize];
+    for offset in (0..size).step_by(EACH as usize) {
+        let head =
+            Reassembly { version: 1, data_id: 0, offset, length: size, tick: 1, ..Reassembly::default() };
+        let mut packet = head.write().to_vec();
+        packet.extend_from_slice(&payload[..EACH.min(size - offset) as usize]);
+        push(&queue, &packet);
+    }
+    queue.close();
+    let report = ended(running);
+    let complete = report.objects.get("events").is_some_and(|events| events.complete == 1);
+    (complete, report.rejects, u64::from(size.div_ceil(EACH)))
+}
+
+#[test]
+fn an_event_that_memory_cannot_hold_is_too_large_from_its_first_packet() {
+    const MEMORY: u64 = 48 << 20;
+    let mut whole = 0;
+    for size in (8..=48).step_by(4).map(|mib| (mib << 20) - 1) {
+        let (complete, rejects, packets) = event_of(size, MEMORY);
+        let wanted = if complete { None } else { Some(("outside", packets)) };
+        let all: Vec<(&str, u64)> = rejects.iter().map(|(why, &count)| (&why[..], count)).collect();
+        assert_eq!(all, Vec::from_iter(wanted), "{size}: {complete}");
+        whole += u64::from(complete);
+    }
+    assert!(whole >= 8, "{whole}");
 }
