@@ -113,6 +113,25 @@ def test_errors_of_sockets_have_a_number():
 # ---- names of hosts
 
 
+def test_errors_of_spead2s_streams_are_both_its_own_and_the_systems(tmp_path):
+    stream = skyhaul.spead2.recv.Stream(skyhaul.spead2.ThreadPool())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        calls = [
+            (errno.ENOENT, str(tmp_path / "nothing.pcap"), lambda: stream.add_udp_pcap_file_reader(str(tmp_path / "nothing.pcap"))),
+            (errno.EADDRINUSE, None, lambda: stream.add_udp_reader(port, bind_hostname="127.0.0.1")),
+            (socket.EAI_NONAME, None, lambda: stream.add_udp_reader(port, bind_hostname="nobody.invalid")),
+        ]
+        for number, filename, call in calls:
+            with pytest.raises(RuntimeError) as told:
+                call()
+            assert isinstance(told.value, OSError)
+            assert told.value.filename == filename
+            # Without a network, a name cannot be asked for at all.
+            assert told.value.errno == number or number == socket.EAI_NONAME and told.value.errno == socket.EAI_AGAIN
+
+
 def test_names_of_hosts_are_looked_up():
     with recv.Stream() as stream:
         address = stream.add_udp("localhost:0")

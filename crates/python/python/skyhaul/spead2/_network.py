@@ -9,8 +9,13 @@ from typing import Any
 from ._settings import whole
 
 
-class TransportError(RuntimeError, OSError):
-    """A socket could not be opened. Programs catch either of its bases."""
+class TransportError(OSError, RuntimeError):
+    """A socket or a file could not be opened: an OSError with its errno and filename, and the RuntimeError that spead2 raises."""
+
+    @classmethod
+    def of(cls, error: OSError, text: str | None = None) -> TransportError:
+        """The same error, told as `text`."""
+        return cls(error.errno, text or error.strerror, *([] if error.filename is None else [error.filename]))
 
 
 def port(value: Any) -> int:
@@ -31,7 +36,7 @@ def resolve(host: str, number: int, kind: int = socket.SOCK_DGRAM) -> tuple[int,
         try:
             found = socket.getaddrinfo(host, number, type=kind)
         except OSError as error:
-            raise TransportError(f"resolve {host}: {error}; hint: use a numeric address") from error
+            raise TransportError.of(error, f"resolve {host}: {error.strerror}; hint: use a numeric address") from error
     family, _, _, _, address = found[0]
     return family, str(address[0])
 
@@ -53,7 +58,7 @@ def interface_name(index: int) -> str | None:
     try:
         return socket.if_indextoname(index)
     except OSError as error:
-        raise TransportError(f"interface {index}: {error}; hint: see `ip link`") from error
+        raise TransportError.of(error, f"interface {index}: {error.strerror}; hint: see `ip link`") from error
 
 
 def descriptor(given: object) -> int:

@@ -210,7 +210,7 @@ class _Stream:
             # Ignored as in spead2, where a stop item may arrive at any moment; but logged.
             _logger.warning("%s", error)
         except OSError as error:
-            raise _network.TransportError(*error.args) from error
+            raise _network.TransportError.of(error) from error
         else:
             reader = self._native.stats()["readers"][-1]
             for remedy in reader["remedies"]:
