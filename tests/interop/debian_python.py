@@ -58,7 +58,9 @@ def python(version, directory):
     (directory / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
     own = {"APT_CONFIG": str(directory / "apt.conf")}
     said("apt-get", "update", **own)
-    said("apt-get", "install", "-y", "--no-install-recommends", "--download-only", f"python{version}", f"python{version}-venv", **own)
+    # NumPy takes the C++ library from the system.
+    wanted = (f"python{version}", f"python{version}-venv", "libstdc++6")
+    said("apt-get", "install", "-y", "--no-install-recommends", "--download-only", *wanted, **own)
     root, (libraries, loader) = directory / "root", known
     for package in (directory / "archives").glob("*.deb"):
         said("dpkg-deb", "--extract", package, root)
