@@ -396,6 +396,9 @@ fn refused(report: &ReceiveReport) -> String {
         }
         "not_allowed" => "check --from and the other filters",
         "no_buffer" => "use a larger --memory, or faster disks",
+        "outside" => {
+            "heaps or events are larger than --largest-heap or than --memory can hold (raise both), or end before their packets: `skyhaul inspect` shows what they state"
+        }
         _ => {
             "`skyhaul inspect` shows what the packets are; compare with --format, --place, --threads and --frame-rate"
         }

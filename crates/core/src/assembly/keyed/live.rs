@@ -377,10 +377,16 @@ impl Unconfirmed {
         (self.most, self.staged) = (bytes, staged);
     }
 
-    /// Memory in bytes for an object of `size` bytes that begins with a part up to `end`.
+    /// Memory in bytes for an object of `size` bytes that begins with a part up to `end`. If that is far from its beginning, which was
+    /// lost or comes later, there is as much behind it for what confirms it.
     #[inline]
     pub(super) fn first_room(&self, size: u64, end: u64) -> u64 {
-        if size <= self.staged { size } else { end.max(size / EVIDENCE) }
+        let evidence = size / EVIDENCE;
+        match end {
+            _ if size <= self.staged => size,
+            _ if end <= evidence => evidence,
+            _ => end.saturating_add(evidence).min(size),
+        }
     }
 
     /// Whether an object that announces `size` bytes gets memory for all of them after `bytes` have arrived.

@@ -159,10 +159,20 @@ fn memory_is_given_for_what_arrives_not_for_what_is_announced() {
     assert_eq!(asked(size, &[(0, 1000), (1000, 1000)]), (vec![LARGE], vec![]));
     // A part far ahead is accepted as long as the limit has room for its object.
     assert_eq!(asked(size / 8, &[(0, 1000), (size / 16, 1000)]), (vec![LARGE / 8, size / 8], vec![]));
-    assert_eq!(asked(size / 8, &[(size / 16, 1000)]), (vec![size / 16 + 1000], vec![]));
+    assert_eq!(asked(size / 8, &[(size / 16, 1000)]), (vec![size / 16 + 1000 + LARGE / 8], vec![]));
     assert_eq!(asked(size, &[(0, 1000), (size / 2, 1000)]), (vec![LARGE], vec![Reject::NoBuffer]));
     assert_eq!(asked(size, &[(size - 1, 1)]), (vec![], vec![Reject::NoBuffer]));
     assert_eq!(asked(16 * LARGE, &[(0, 1)]), (vec![16 * LARGE], vec![]), "not large");
+}
+
+/// Its first packets are lost, or the receiver begins in its midst.
+#[test]
+fn an_object_without_its_beginning_is_received_from_where_it_is() {
+    let (size, begin) = (256 * LARGE, 32 * LARGE);
+    for packet in [1436, 8936, 65_000] {
+        let parts: Vec<_> = (0..(size - begin) / packet).map(|n| (begin + n * packet, packet)).collect();
+        assert_eq!(asked(size, &parts), (vec![begin + packet + LARGE, size], vec![]), "{packet}");
+    }
 }
 
 /// A large object that takes longer than its timeout to arrive is kept as long as it makes progress.
