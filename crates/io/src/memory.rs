@@ -105,6 +105,12 @@ pub fn default_bytes() -> u64 {
     meminfo("MemTotal:").map_or(1 << 30, |total| (total / 4).min(MOST))
 }
 
+/// Default memory for events, in bytes: for one of 4 GiB, its first part beside it while it grows, and what else arrives.
+#[must_use]
+pub fn default_event_bytes() -> u64 {
+    default_bytes() / 2 * 3
+}
+
 /// The usual block for a pool of `total_bytes`: 1/256 of it, 1 MiB to 256 MiB, a multiple of 4096.
 #[must_use]
 pub fn default_block_bytes(total_bytes: u64) -> usize {

@@ -32,6 +32,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
+use skyhaul::io::memory::default_event_bytes;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
@@ -297,7 +298,7 @@ fn config(
         stop: StopRule::Never,
         shared: true,
         ring,
-        memory: memory.map_or_else(HeapMemory::default, HeapMemory::new),
+        memory: HeapMemory::new(memory.unwrap_or_else(default_event_bytes)),
         name: "events".to_owned(),
         ..StreamConfig::default()
     })

@@ -10,7 +10,9 @@ use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
 use skyhaul::io::memory::heap::HeapMemory;
-use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
+use skyhaul::io::memory::{
+    Pool, PoolOptions, Prepared, default_block_bytes, default_bytes, default_event_bytes,
+};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::irregular::STREAM_EVENTS;
@@ -145,8 +147,7 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
         return memory;
     }
     let usual = match args.stream.format.objects() {
-        // One of 4 GiB, and what arrives beside it.
-        Some(Objects::Events) => default_bytes() / 2 * 3,
+        Some(Objects::Events) => default_event_bytes(),
         _ => MEMORY.min(default_bytes()),
     };
     let memory = HeapMemory::new(asked.unwrap_or(usual));

@@ -310,3 +310,21 @@ fn exactly_the_part_is_zero() {
         assert_eq!(wrong, None, "{start}..{end}");
     }
 }
+
+/// An event gets memory for 1/256 of it first, and for all of it beside that.
+#[test]
+fn the_largest_heap_beside_its_first_part_fits() {
+    const GIB: u64 = 1 << 30;
+    assert!(HeapMemory::new(6 * GIB).largest_beside(256) > u64::from(u32::MAX), "the default for events");
+    for limit in [1 << 16, 48 << 20, GIB, 4 * GIB] {
+        let largest = HeapMemory::new(limit).largest_beside(256);
+        assert!(largest < limit && largest >= limit / 2, "{limit}: {largest}");
+    }
+    // Both are had, and the next larger one is not.
+    let memory = HeapMemory::new(48 << 20);
+    let largest = memory.largest_beside(256) as usize;
+    let first = memory.take(largest / 256).unwrap();
+    assert!(memory.take(largest + 1).is_none());
+    drop(memory.take(largest).unwrap());
+    drop(first);
+}
