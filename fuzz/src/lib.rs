@@ -15,6 +15,7 @@
 mod assembly;
 mod balance;
 mod copy;
+mod etransfer;
 mod expr;
 mod feedback;
 mod heaps;
@@ -138,6 +139,7 @@ const OTHERS: &[Parser] = &[
     other("heaps", 16, heaps::run, heaps::seeds),
     other("vex", 4, observation::vex, observation::vex_seeds),
     other("snap", 2, observation::snap, observation::snap_seeds),
+    other("etransfer", 2, etransfer::run, etransfer::seeds),
     other("vsi", 4, vsi::run, vsi::seeds),
 ];
 

@@ -58,6 +58,7 @@ pub mod bytecode;
 pub mod control;
 pub mod diagnose;
 pub mod disk_turns;
+pub mod etransfer;
 pub mod framing;
 pub mod hint;
 pub mod measure;
