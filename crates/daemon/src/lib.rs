@@ -24,11 +24,14 @@ pub mod ejfat {
     pub mod proto;
     pub mod worker;
 }
+pub mod etransfer;
+pub mod etransfer_copy;
 mod http;
 pub mod metrics;
 mod remote;
 mod rights;
 pub mod schedule;
+mod served;
 pub mod station;
 mod tls;
 pub mod tokens;

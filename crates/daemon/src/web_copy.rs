@@ -16,10 +16,10 @@ mod between;
 mod body;
 mod collections;
 mod download;
-mod files;
+pub(crate) mod files;
 mod listing;
 mod marker_reader;
-mod pace;
+pub(crate) mod pace;
 mod upload;
 
 pub use between::{CopyBetween, CopyDirection, copy_between};
@@ -198,7 +198,7 @@ impl WebClient {
 }
 
 /// Waits, unless the copy is over.
-fn pause(time: Duration, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+pub(crate) fn pause(time: Duration, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
     let end = Instant::now() + time;
     while Instant::now() < end {
         if is_over() {
@@ -220,7 +220,7 @@ fn fetch_error(failure: &Failure) -> FetchError {
 }
 
 /// The error of a copy that did not begin.
-fn begin_error(error: FetchError) -> io::Error {
+pub(crate) fn begin_error(error: FetchError) -> io::Error {
     match error {
         FetchError::Over => io::Error::new(io::ErrorKind::Interrupted, "interrupted"),
         FetchError::Final(text) | FetchError::Busy(text, _) | FetchError::Broken(text) => {

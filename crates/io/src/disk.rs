@@ -25,7 +25,7 @@ pub mod tree;
 mod turn;
 mod writer;
 
-pub use attribute::{attribute, set_attribute};
+pub use attribute::{attribute, remove_attribute, set_attribute};
 pub use engine::{DiskOptions, Engine, Means, Waker};
 pub use failing::{FailingDisk, Faults};
 pub use requests::{Ended, Queue};

@@ -3512,7 +3512,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --exists)
-                    COMPREPLY=($(compgen -W "fail skip replace" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "fail skip replace resume" -- "${cur}"))
                     return 0
                     ;;
                 --flows)

@@ -896,8 +896,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l port -d 'Port of the server (default: 14301); a URL has its own' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do if the destination file exists and differs. Files of equal size and time are taken as equal, unless the source changed after it was copied: then both are read' -r -f -a "fail\t'Skip this file and fail'
 skip\t'Keep it'
-replace\t'Replace it once the new one is complete'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -l streams -d 'Number of connections; of an upload to a URL, files sent at a time' -r
+replace\t'Replace it once the new one is complete'
+resume\t'Append what it lacks, if it is shorter; keep one of equal size (uploads by etransfer)'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -l streams -d 'Number of connections; of an upload to a URL, files sent at a time; with `etd://`, always 1' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l window -d 'Socket buffers of each connection (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: the system\'s)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l limit -d 'Maximum total rate of all connections' -r

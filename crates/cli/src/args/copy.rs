@@ -38,7 +38,7 @@ pub(crate) enum CopyWhat {
 pub(crate) struct CopyFilesArgs {
     /// Sources, then destinations: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
     /// directory, the second into the second, and so on in turn. Or with a web server: `URL... DIR`, `URL FILE`, `SRC... URL/`, `FILE URL` (https,
-    /// http, davs, dav)
+    /// http, davs, dav); with a server of etransfer, the same with `etd://HOST[:PORT]/PATH`, in which a source may have wildcards
     #[arg(required = true, num_args = 2.., value_name = "SRC... DIR", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) paths: Vec<OsString>,
     /// File with the token of the server. With URLs, a bearer token, if the server requires one
@@ -66,7 +66,7 @@ pub(crate) struct CopyFilesArgs {
     /// source changed after it was copied: then both are read
     #[arg(long, value_enum, default_value_t = CopyExistsArg::Fail, help_heading = DESTINATION)]
     pub(crate) exists: CopyExistsArg,
-    /// Number of connections; of an upload to a URL, files sent at a time
+    /// Number of connections; of an upload to a URL, files sent at a time; with `etd://`, always 1
     #[arg(long, visible_alias = "streams", value_name = "N", default_value_t = 4, value_parser = up_to::<usize>(FLOWS, "4 to 16 are usual"), help_heading = PACE)]
     pub(crate) flows: usize,
     /// Socket buffers of each connection (default: the system's)
@@ -144,4 +144,6 @@ pub(crate) enum CopyExistsArg {
     Skip,
     /// Replace it once the new one is complete
     Replace,
+    /// Append what it lacks, if it is shorter; keep one of equal size (uploads by etransfer)
+    Resume,
 }

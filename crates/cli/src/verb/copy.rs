@@ -1,5 +1,6 @@
 //! `skyhaul copy`: files, directories and recordings to another host, or from it.
 
+mod etransfer;
 mod options;
 mod summary;
 mod web;
@@ -43,6 +44,7 @@ struct Served<'a> {
 pub(crate) fn run(args: &CopyArgs) -> Result<Outcome> {
     match &args.what {
         Some(CopyWhat::Serve(args)) => serve(args),
+        None if args.copy.paths.iter().any(|path| etransfer::is_url(path)) => etransfer::run(&args.copy),
         None if args.copy.paths.iter().any(|path| path.to_str().is_some_and(is_url)) => web::run(&args.copy),
         None => files(&args.copy),
     }
@@ -178,7 +180,7 @@ fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
         sources: paths(sources),
         into: paths(into),
         pull,
-        exists: exists(args.exists),
+        exists: exists(args.exists)?,
         tuning: tuning(args),
         plan: args.plan,
         dry_run: args.dry_run,

@@ -4,6 +4,7 @@
 //!   [station] of the configuration ─▶ StationService ◀── HTTP API ◀── status, station, browsers, scripts
 //!                                                   ◀── VSI-S ◀───── Field System, m5copy
 //!   [http] ─▶ WebDavServer ◀── HTTP, WebDAV ◀── FTS, Rucio, gfal2, davix, rclone, curl
+//!   [etransfer] ─▶ EtransferServer ◀── etransfer ◀── etc
 //! ```
 
 mod config;
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use config::HttpConfig;
 use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
+use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
 use skyhaul_daemon::station::StationService;
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
@@ -58,6 +60,9 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let vsi = config.vsi.map(start).transpose()?;
     let http = config.http;
     let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings)).transpose()?;
+    let etransfer = config.etransfer;
+    let etransfer_server =
+        etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;
     // All that is said can be used from now on.
     say!(
         "station: {}, {}; HTTP API on http://{}",
@@ -74,13 +79,17 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     if let Some((config, server)) = http.as_ref().zip(files.as_ref()) {
         say_files(config, server);
     }
+    if let Some((options, server)) = etransfer.as_ref().zip(etransfer_server.as_ref()) {
+        say_etransfer(options, server);
+    }
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
         manager.tick(|| service.snapshot());
         let is_running = api.is_running()
             && vsi.as_ref().is_none_or(VsiServer::is_running)
-            && files.as_ref().is_none_or(WebDavServer::is_running);
+            && files.as_ref().is_none_or(WebDavServer::is_running)
+            && etransfer_server.as_ref().is_none_or(EtransferServer::is_running);
         if !is_running || !service.is_running() {
             // What is recorded is kept first.
             let _ = service.shut_down();
@@ -93,7 +102,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
-    drop((api, vsi, files));
+    drop((api, vsi, files, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -128,5 +137,28 @@ fn say_files(config: &HttpConfig, server: &WebDavServer) {
     if !is_encrypted && !server.address().ip().to_canonical().is_loopback() {
         let hint = Hint("set `certificate` and `key` of [http], or listen on 127.0.0.1");
         crate::print::note(&format!("clients send the token and files over the network in plain text{hint}"));
+    }
+}
+
+/// Serves directories and the recordings on these disks by etransfer.
+fn serve_etransfer(options: &EtransferOptions, disks: &[PathBuf]) -> Result<EtransferServer> {
+    EtransferServer::start(options.clone(), disks).context("serve etransfer")
+}
+
+/// Says where etransfer is, and what may be done there.
+fn say_etransfer(options: &EtransferOptions, server: &EtransferServer) {
+    say!("etransfer on {}, data on {}", server.address(), server.data_address());
+    for of in &options.directories {
+        let access = if of.is_writable { "read and write" } else { "read only" };
+        say!("  {}/: {access}", crate::print::name(&of.directory));
+    }
+    if options.recordings {
+        say!("  /recordings/: closed recordings, read only");
+    }
+    if !server.address().ip().to_canonical().is_loopback() {
+        let hint = Hint("set `allow` of [etransfer] to the hosts that need it");
+        crate::print::note(&format!(
+            "etransfer has no passwords and no encryption: hosts of the address list may copy files{hint}"
+        ));
     }
 }

@@ -16,6 +16,7 @@ mod copied;
 mod device;
 mod disks;
 mod doors;
+mod etransfer;
 mod events;
 mod faults;
 mod followed;

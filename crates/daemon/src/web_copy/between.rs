@@ -210,7 +210,9 @@ impl Between<'_> {
             equal(&source, &now.ok_or_else(missing)?).map_err(FetchError::Final)
         });
         match checked {
-            Ok(checked) => Ok(Ended::Copied { bytes, crc32c: None, is_checked: checked.is_some() }),
+            Ok(checked) => {
+                Ok(Ended::Copied { bytes, resumed: 0, crc32c: None, is_checked: checked.is_some() })
+            }
             Err(error) => {
                 // What is there after a refusal is somebody else's.
                 if before.is_none() && begun.load(Ordering::Relaxed) {

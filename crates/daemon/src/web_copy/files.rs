@@ -12,9 +12,9 @@ use std::time::Duration;
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the copy of a file ended.
-pub(super) enum Ended {
-    /// `is_checked`: a digest of both sides is equal.
-    Copied { bytes: u64, crc32c: Option<u32>, is_checked: bool },
+pub(crate) enum Ended {
+    /// `resumed`: so many of its bytes were there already. `is_checked`: a digest of both sides is equal.
+    Copied { bytes: u64, resumed: u64, crc32c: Option<u32>, is_checked: bool },
     /// It was there.
     Kept { bytes: u64 },
     /// Both sides are equal; nothing was to be copied.
@@ -22,11 +22,11 @@ pub(super) enum Ended {
 }
 
 /// What is done for a file, by the thread of a number, until it is over.
-pub(super) type Work<'a, T> = &'a (dyn Fn(&T, usize, &dyn Fn() -> bool) -> Result<Ended, FetchError> + Sync);
+pub(crate) type Work<'a, T> = &'a (dyn Fn(&T, usize, &dyn Fn() -> bool) -> Result<Ended, FetchError> + Sync);
 
 /// Does `work` for each of `files`, with the number of the thread that does it, until all are done or it is over. A server that is gone
 /// is gone for all files. `tick` gets the number of files that are done.
-pub(super) fn each<T: Sync>(
+pub(crate) fn each<T: Sync>(
     (files, threads): (&[T], usize),
     is_over: &(dyn Fn() -> bool + Sync),
     work: Work<'_, T>,
@@ -59,14 +59,15 @@ pub(super) fn each<T: Sync>(
 }
 
 /// Adds to a report what became of these files, by their paths at the destination. If fewer are done than `all`, it ended early.
-pub(super) fn account(report: &mut CopyReport, done: Vec<(PathBuf, Result<Ended, FetchError>)>, all: usize) {
+pub(crate) fn account(report: &mut CopyReport, done: Vec<(PathBuf, Result<Ended, FetchError>)>, all: usize) {
     let is_early = done.len() < all;
     for (path, ended) in done {
         match ended {
-            Ok(Ended::Copied { bytes, crc32c, is_checked }) => {
+            Ok(Ended::Copied { bytes, resumed, crc32c, is_checked }) => {
                 report.files += 1;
                 report.bytes += bytes;
-                report.moved_bytes += bytes;
+                report.moved_bytes += bytes.saturating_sub(resumed);
+                report.resumed_bytes += resumed;
                 if !is_checked {
                     report.unchecked.push(path.clone());
                 }

@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 /// The limit of all files together.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     begun: Instant,
     pacer: Mutex<Pacer>,
 }
 
 impl Pace {
-    pub(super) fn new(bits_per_second: u64) -> Self {
+    pub(crate) fn new(bits_per_second: u64) -> Self {
         Self { begun: Instant::now(), pacer: Mutex::new(Pacer::new(bits_per_second, Nanos(0))) }
     }
 
     /// How long these bytes must wait.
-    fn hold(&self, bytes: u64) -> Duration {
+    pub(crate) fn hold(&self, bytes: u64) -> Duration {
         let now = Nanos::from(self.begun.elapsed());
         let mut pacer = lock(&self.pacer);
         let due = pacer.due();

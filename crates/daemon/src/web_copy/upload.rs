@@ -400,7 +400,7 @@ impl Upload<'_> {
             return Err(FetchError::Final("the file changed while it was sent".to_owned()));
         }
         let is_checked = !known.is_empty() || !others.is_empty();
-        Ok(Ended::Copied { bytes, crc32c: digest_numbers(&digests).1, is_checked })
+        Ok(Ended::Copied { bytes, resumed: 0, crc32c: digest_numbers(&digests).1, is_checked })
     }
 
     /// Removes what an upload that failed has left.

@@ -5,13 +5,14 @@
 
 use super::door::{Door, Target};
 use super::place::Place;
-use super::roots::WebDavRules;
 use super::scans::ScanPlace;
-use super::sending::{MAX_LISTED, Object, open_object};
+use super::sending::{MAX_LISTED, open_object};
 use crate::remote::digests::Algorithm;
 use crate::remote::failure::Failure;
 use crate::remote::outgoing::{BodyReader, Part};
 use crate::remote::request_path::RequestPath;
+use crate::served::object::Object;
+use crate::served::roots::WebDavRules;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use skyhaul::io::disk::tree::Kind;

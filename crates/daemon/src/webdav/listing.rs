@@ -2,12 +2,12 @@
 
 use super::door::{Door, Target, next_data};
 use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus, parse};
-use super::recordings::RecordingFile;
-use super::roots::{Root, etag, modified};
 use super::sending::MAX_LISTED;
 use crate::http::Connection;
 use crate::remote::failure::{Failure, scope_failure};
 use crate::remote::request_path::RequestPath;
+use crate::served::recordings::RecordingFile;
+use crate::served::roots::{Root, etag, modified};
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};

@@ -1,8 +1,8 @@
 //! A path in a root that a request changes, and what must hold of it.
 
 use super::conditions::{self, Outcome, Version};
-use super::roots::{Root, WebDavRules, etag, modified};
 use crate::remote::failure::{Failure, scope_failure};
+use crate::served::roots::{Root, WebDavRules, etag, modified};
 use axum::http::{HeaderMap, StatusCode};
 use skyhaul::io::disk::tree::{Kind, Status};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 
 use super::copies::CopyPlace;
 use super::door::{Door, Target, used_while};
-use super::sending::{self, Object};
+use super::sending;
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
 use crate::remote::failure::Failure;
@@ -14,6 +14,7 @@ use crate::remote::outgoing::Part;
 use crate::remote::progress::{Progress, Step};
 use crate::remote::put::{PutOrder, Sent, There, clean, compare, look, put, verify};
 use crate::remote::session::RemoteSession;
+use crate::served::object::Object;
 use axum::body::Body;
 use axum::response::Response;
 use std::collections::VecDeque;

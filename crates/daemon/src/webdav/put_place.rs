@@ -1,10 +1,10 @@
 //! Where PUT and pulls put what arrives: a file of a root, or a recording.
 
 use super::place::Place;
-use super::roots::{Upload, etag};
 use super::scans::{ScanPlace, ScanUpload};
 use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::{Failure, scope_failure};
+use crate::served::roots::{Upload, etag};
 use axum::http::{HeaderMap, StatusCode};
 use std::io;
 use std::sync::atomic::AtomicBool;

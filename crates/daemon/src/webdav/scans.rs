@@ -8,9 +8,9 @@
 //! is 422, and nothing of it stays.
 
 use super::conditions::{self, Outcome, Version};
-use super::recordings::{RecordingFile, Recordings};
 use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use crate::remote::failure::Failure;
+use crate::served::recordings::{RecordingFile, Recordings};
 use axum::http::HeaderMap;
 use skyhaul::recording::{Intake, IntakeError, IntakeSite};
 use std::sync::Arc;

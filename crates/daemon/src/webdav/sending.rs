@@ -7,13 +7,13 @@
 use super::byte_ranges::{self, Asked};
 use super::conditions::{self, Outcome, Version};
 use super::door::{Door, Target};
-use super::recordings::{RecordingFile, Recordings};
-use super::roots::{Root, etag, is_as_it_was, keep_digests, kept_digests, modified};
 use crate::http::Connection;
 use crate::remote::digests::{Algorithm, DigestSet, Digester, Wanted};
 use crate::remote::failure::{Failure, scope_failure};
-use crate::remote::outgoing::{BodyReader, FileBody, HELD_PIECES, MAX_AT_ONCE_BYTES, Part, Source};
+use crate::remote::outgoing::{BodyReader, FileBody, MAX_AT_ONCE_BYTES, Part};
 use crate::remote::request_path::escaped;
+use crate::served::object::Object;
+use crate::served::roots::{keep_digests, kept_digests, modified};
 use axum::body::{Body, Bytes};
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED,
@@ -24,9 +24,7 @@ use axum::response::Response;
 use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -38,72 +36,13 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Bytes of a recording that are fill in place of missing ones.
 const MISSING_BYTES: HeaderName = HeaderName::from_static("skyhaul-missing-bytes");
 
-/// What is sent.
-#[derive(Clone)]
-pub(super) enum Object {
-    File { root: Arc<Root>, path: PathBuf, file: Arc<File>, status: Status },
-    Recording { all: Arc<Recordings>, file: Arc<RecordingFile> },
-}
-
 impl Object {
-    /// A file of a root.
-    pub(super) fn of_root(root: &Arc<Root>, path: &Path) -> Result<Self, Failure> {
-        let status = root.status(path).map_err(|error| Failure::reading(&error))?;
-        match status.map(|status| status.kind) {
-            Some(Kind::File) => {}
-            Some(Kind::Link | Kind::Special) => {
-                return Err(Failure::new(403, "Permission denied: it is a symbolic link or a special file"));
-            }
-            Some(Kind::Directory) | None => return Err(Failure::not_found()),
-        }
-        let (file, _) = root.tree.read(path, false).map_err(|error| Failure::reading(&error))?;
-        // What is open may be another file by now.
-        let status = Status::of_file(&file).map_err(|error| Failure::reading(&error))?;
-        Ok(Self::File { root: Arc::clone(root), path: path.to_owned(), file: Arc::new(file), status })
-    }
-
-    pub(super) fn size(&self) -> u64 {
-        match self {
-            Self::File { status, .. } => status.size,
-            Self::Recording { file, .. } => file.bytes,
-        }
-    }
-
-    fn modified(&self) -> SystemTime {
-        match self {
-            Self::File { status, .. } => modified(status),
-            Self::Recording { file, .. } => file.modified,
-        }
-    }
-
-    fn etag(&self) -> String {
-        match self {
-            Self::File { status, .. } => etag(status),
-            Self::Recording { file, .. } => file.etag.clone(),
-        }
-    }
-
-    pub(super) fn digests(&self) -> DigestSet {
-        match self {
-            Self::File { file, .. } => kept_digests(file),
-            Self::Recording { all, file } => all.digests(file),
-        }
-    }
-
     /// Whether it is what the client expects (`If-Match` and its kin).
     pub(super) fn check_version(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let etag = self.etag();
         match conditions::check(headers, Some(Version { etag: &etag, modified: self.modified() }), true) {
             Outcome::GoOn => Ok(()),
             _ => Err(Failure::new(412, "Precondition failed")),
-        }
-    }
-
-    /// Whether it is what it was when it was opened. A recording is: each part of it is verified.
-    pub(super) fn is_unchanged(&self) -> bool {
-        match self {
-            Self::File { file, status, .. } => is_as_it_was(file, status),
-            Self::Recording { .. } => true,
         }
     }
 
@@ -129,17 +68,6 @@ impl Object {
             }
             Self::Recording { all, file } => all.keep_digests(file, digests),
         }
-    }
-
-    pub(super) fn source(&self) -> Result<Source, Failure> {
-        Ok(match self {
-            Self::File { file, .. } => Source::File(Arc::clone(file)),
-            Self::Recording { all, file } => {
-                let (recording, datastream) = all.open(file)?;
-                let reader = recording.range_reader(datastream, HELD_PIECES);
-                Source::Recording(Box::new(reader.map_err(|error| Failure::of(&error))?))
-            }
-        })
     }
 
     /// Reads all of it for a digest; nothing if `stop` is set meanwhile.

@@ -22,11 +22,15 @@ pub(super) fn engine(of: DiskEngine) -> Engine {
     }
 }
 
-pub(super) fn exists(of: CopyExistsArg) -> Exists {
+pub(super) fn exists(of: CopyExistsArg) -> Result<Exists> {
     match of {
-        CopyExistsArg::Fail => Exists::Fail,
-        CopyExistsArg::Skip => Exists::Skip,
-        CopyExistsArg::Replace => Exists::Replace,
+        CopyExistsArg::Fail => Ok(Exists::Fail),
+        CopyExistsArg::Skip => Ok(Exists::Skip),
+        CopyExistsArg::Replace => Ok(Exists::Replace),
+        CopyExistsArg::Resume => {
+            let hint = Hint("run the same command again: what has arrived is not sent again");
+            bail!("--exists resume is for uploads to etd:// only{hint}")
+        }
     }
 }
 

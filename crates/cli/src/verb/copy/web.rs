@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use skyhaul::core::hint::Hint;
 use skyhaul::stop::StopFlag;
 use skyhaul_daemon::web_copy::{CopyBetween, CopyDirection, WebAccess, WebClient, copy_between};
-use skyhaul_transfer::copy::CopyOptions;
+use skyhaul_transfer::copy::{CopyOptions, Exists};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,8 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
     let client = client(args, args.token_file.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let (into, name) = destination(Path::new(to), urls.len());
-    let options = CopyOptions { into: vec![into], pull: true, ..options(args, &interrupt) };
+    let options =
+        CopyOptions { into: vec![into], pull: true, ..options(args, exists(args.exists)?, &interrupt) };
     let mut line = Line::new(args.output.quiet);
     line.show("asking the server what it has");
     let report = client.download(&urls, name.as_deref(), &options, &mut |progress| {
@@ -64,7 +65,7 @@ fn upload(args: &CopyFilesArgs, sources: &[OsString], to: &str) -> Result<Outcom
     }
     let client = client(args, args.token_file.as_deref())?;
     let interrupt = Interrupt::listen()?;
-    let options = CopyOptions { sources, ..options(args, &interrupt) };
+    let options = CopyOptions { sources, ..options(args, exists(args.exists)?, &interrupt) };
     let mut line = Line::new(args.output.quiet);
     line.show("asking the server what it has");
     let report = client.upload(to, &options, &mut |progress| line.show(&shown(progress)));
@@ -73,13 +74,13 @@ fn upload(args: &CopyFilesArgs, sources: &[OsString], to: &str) -> Result<Outcom
 }
 
 /// The options of a copy with one server of HTTP, without what is copied.
-fn options(args: &CopyFilesArgs, interrupt: &Interrupt) -> CopyOptions {
+pub(super) fn options(args: &CopyFilesArgs, exists: Exists, interrupt: &Interrupt) -> CopyOptions {
     CopyOptions {
         server: Vec::new(),
         sources: Vec::new(),
         into: Vec::new(),
         pull: false,
-        exists: exists(args.exists),
+        exists,
         tuning: tuning(args),
         plan: false,
         dry_run: args.dry_run,
@@ -110,7 +111,7 @@ fn between(args: &CopyFilesArgs) -> Result<Outcome> {
             Some(CopyModeArg::Push) => CopyDirection::Push,
         },
         streams: args.flows,
-        exists: exists(args.exists),
+        exists: exists(args.exists)?,
         stop: StopFlag::from(interrupt.flag()),
     };
     let mut line = Line::new(args.output.quiet);
@@ -121,7 +122,7 @@ fn between(args: &CopyFilesArgs) -> Result<Outcome> {
 }
 
 /// The options of the disk here.
-fn of_disks(args: &CopyFilesArgs) -> [(&'static str, bool); 4] {
+pub(super) fn of_disks(args: &CopyFilesArgs) -> [(&'static str, bool); 4] {
     [
         ("--range", args.range.is_some()),
         ("--depth", args.depth.is_some()),
@@ -135,7 +136,7 @@ fn url(word: &OsStr) -> Option<&str> {
 }
 
 /// The directory to copy into and, if one file gets another name, that.
-fn destination(to: &Path, sources: usize) -> (PathBuf, Option<OsString>) {
+pub(super) fn destination(to: &Path, sources: usize) -> (PathBuf, Option<OsString>) {
     let is_directory = to.is_dir() || to.as_os_str().as_bytes().ends_with(b"/") || sources > 1;
     match to.file_name() {
         Some(name) if !is_directory => {

@@ -1,6 +1,7 @@
-//! The sections `[station]` and `[http]` of a configuration file. `docs/reference/serve.md` has all keys.
+//! The sections `[station]`, `[http]` and `[etransfer]` of a configuration file. `docs/reference/serve.md` has all keys.
 
 mod destination;
+mod etransfer;
 mod http;
 mod key;
 
@@ -17,6 +18,7 @@ use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::quality::{PhaseCal, QualityOptions};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
+use skyhaul_daemon::etransfer::EtransferOptions;
 use skyhaul_daemon::station::{ScheduleSetup, StationSetup};
 use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
@@ -30,7 +32,7 @@ const DEFAULT_INPUT_MEMORY_BYTES: u64 = 512 << 20;
 const DEFAULT_RESERVE_BYTES: u64 = 64 << 20;
 /// Port of the HTTP API.
 const DEFAULT_PORT: u16 = 8088;
-/// Maximum number of networks that may connect by VSI-S.
+/// Maximum number of networks in a list of those that may connect.
 const MAX_NETWORKS: usize = 256;
 /// Maximum number of inputs.
 const MAX_INPUTS: usize = 256;
@@ -47,6 +49,7 @@ pub(super) struct ServeConfig {
     pub(super) token_file: Option<PathBuf>,
     pub(super) vsi: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
+    pub(super) etransfer: Option<EtransferOptions>,
     pub(super) setup: StationSetup,
 }
 
@@ -78,6 +81,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         token_file: None,
         vsi: None,
         http: None,
+        etransfer: None,
         setup: StationSetup {
             config: StationConfig::default(),
             receivers: Vec::new(),
@@ -115,6 +119,9 @@ fn parse(text: &str) -> Result<ServeConfig> {
     }
     if let Some(value) = table.get_ref().get("http") {
         config.http = Some(Key { text, key: "http", value }.http()?);
+    }
+    if let Some(value) = table.get_ref().get("etransfer") {
+        config.etransfer = Some(Key { text, key: "etransfer", value }.etransfer()?);
     }
     check(&mut config.setup)?;
     Ok(config)
@@ -159,6 +166,13 @@ fn check(setup: &mut StationSetup) -> Result<()> {
     Ok(())
 }
 
+/// Networks that may connect unless others are given.
+fn this_host() -> Vec<Prefix> {
+    let mut allow = vec![Prefix::host(Ipv6Addr::LOCALHOST.into())];
+    allow.extend(Prefix::new(Ipv4Addr::LOCALHOST.into(), 8));
+    allow
+}
+
 impl Key<'_> {
     fn disk(&self, setup: &mut StationSetup) -> Result<()> {
         let (mut path, mut rate_bits) = (None, None);
@@ -181,16 +195,11 @@ impl Key<'_> {
 
     fn vsi(&self) -> Result<VsiOptions> {
         let mut listen = (Ipv4Addr::LOCALHOST, VSI_PORT).into();
-        let mut allow = vec![Prefix::host(Ipv6Addr::LOCALHOST.into())];
-        allow.extend(Prefix::new(Ipv4Addr::LOCALHOST.into(), 8));
+        let mut allow = this_host();
         for entry in self.entries()? {
             match entry.key {
                 "listen" => listen = entry.parse()?,
-                "allow" => {
-                    let list =
-                        entry.list(MAX_NETWORKS)?.iter().map(|value| entry.at(value).parse::<Prefix>());
-                    allow = list.collect::<Result<_>>()?;
-                }
+                "allow" => allow = entry.networks()?,
                 _ => {
                     return Err(
                         entry.wrong(format_args!("unknown key{}", Hint("the keys of vsi are allow, listen")))

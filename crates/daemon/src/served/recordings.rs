@@ -36,16 +36,16 @@ type Stamps = Vec<Option<(u64, Option<SystemTime>, u64)>>;
 
 /// A recording as a file.
 #[derive(Clone, Debug)]
-pub(super) struct RecordingFile {
-    pub(super) name: String,
+pub(crate) struct RecordingFile {
+    pub(crate) name: String,
     /// Its scan, and its number among the datastreams of it.
     label: String,
     datastream: usize,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes of it that are fill because they are on no disk.
-    pub(super) missing: u64,
-    pub(super) etag: String,
-    pub(super) modified: SystemTime,
+    pub(crate) missing: u64,
+    pub(crate) etag: String,
+    pub(crate) modified: SystemTime,
     crc32c: Option<u32>,
 }
 
@@ -57,7 +57,7 @@ struct Known {
 
 /// The recordings on some disks.
 #[derive(Debug)]
-pub(super) struct Recordings {
+pub(crate) struct Recordings {
     disks: Vec<PathBuf>,
     /// Where uploads become recordings, if they do.
     site: Option<Arc<IntakeSite>>,
@@ -68,18 +68,18 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    pub(super) fn new(disks: Vec<PathBuf>, site: Option<IntakeSite>) -> Self {
+    pub(crate) fn new(disks: Vec<PathBuf>, site: Option<IntakeSite>) -> Self {
         let (known, open, digests) = Default::default();
         Self { disks, site: site.map(Arc::new), known, open, digests }
     }
 
     /// Where uploads become recordings, if they do.
-    pub(super) fn site(&self) -> Option<&Arc<IntakeSite>> {
+    pub(crate) fn site(&self) -> Option<&Arc<IntakeSite>> {
         self.site.as_ref()
     }
 
     /// All of them, by name.
-    pub(super) fn list(&self) -> Result<Vec<RecordingFile>, Failure> {
+    pub(crate) fn list(&self) -> Result<Vec<RecordingFile>, Failure> {
         let names = ScanNames::on(&self.disks, DISK_ANSWER_TIMEOUT);
         if let Some(disk) = names.silent_disks.first() {
             return Err(Failure::busy(format_args!("{} does not respond", disk.display())));
@@ -100,7 +100,7 @@ impl Recordings {
     }
 
     /// The one of this name.
-    pub(super) fn find(&self, name: &str) -> Result<RecordingFile, Failure> {
+    pub(crate) fn find(&self, name: &str) -> Result<RecordingFile, Failure> {
         // A further datastream is named after its scan.
         let labels = [Some(name), name.rfind("_ds").map(|at| &name[..at])];
         for label in labels.into_iter().flatten() {
@@ -118,7 +118,7 @@ impl Recordings {
     }
 
     /// Opened, with its place among the datastreams.
-    pub(super) fn open(&self, file: &RecordingFile) -> Result<(Arc<Recording>, usize), Failure> {
+    pub(crate) fn open(&self, file: &RecordingFile) -> Result<(Arc<Recording>, usize), Failure> {
         let stamps = self.stamps(&file.label);
         if let Some((.., recording)) =
             lock(&self.open).iter().find(|(label, of, _)| *label == file.label && *of == stamps)
@@ -135,7 +135,7 @@ impl Recordings {
     }
 
     /// The digests that are known of a file: those that follow from its index, and those that were computed.
-    pub(super) fn digests(&self, file: &RecordingFile) -> DigestSet {
+    pub(crate) fn digests(&self, file: &RecordingFile) -> DigestSet {
         let mut set = lock(&self.digests).get(&file.etag).cloned().unwrap_or_default();
         if let Some(crc) = file.crc32c {
             set.set(Algorithm::Crc32c, &crc.to_be_bytes());
@@ -144,7 +144,7 @@ impl Recordings {
     }
 
     /// Keeps digests that were computed.
-    pub(super) fn keep_digests(&self, file: &RecordingFile, digests: &DigestSet) {
+    pub(crate) fn keep_digests(&self, file: &RecordingFile, digests: &DigestSet) {
         let mut all = lock(&self.digests);
         if all.len() >= MAX_KNOWN {
             all.clear();

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! An upload has no path that a client can name until it is whole. What a killed server left behind is removed when the next one starts;
-//! the directory of uploads is locked, so two servers cannot have one root.
+//! the directory of uploads is locked, so two servers cannot have one root. Uploads that a later connection continues have a directory of
+//! their own, [`RESUMABLE`], whose files stay.
 //!
 //! Limits: a root is one file system. No symbolic link is followed or shown.
 
@@ -25,6 +26,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The directory of uploads in a root; it is not served.
 const UPLOADS: &str = ".skyhaul-uploads";
+/// The directory of uploads that are continued later; it is not served either.
+pub(super) const RESUMABLE: &str = ".skyhaul-resumable";
 /// The attribute that keeps the digests of a file.
 const DIGESTS: &str = "user.skyhaul.digests";
 
@@ -55,40 +58,48 @@ pub struct ServedDirectory {
 
 /// An open root.
 #[derive(Debug)]
-pub(super) struct Root {
-    pub(super) name: String,
-    pub(super) tree: Tree,
-    pub(super) is_writable: bool,
-    pub(super) rules: WebDavRules,
+pub(crate) struct Root {
+    pub(crate) name: String,
+    pub(crate) tree: Tree,
+    pub(crate) is_writable: bool,
+    pub(crate) rules: WebDavRules,
     _lock: Option<Arc<File>>,
 }
 
 impl Root {
-    pub(super) fn open(of: &ServedDirectory) -> io::Result<Self> {
+    pub(crate) fn open(of: &ServedDirectory) -> io::Result<Self> {
+        Self::opened(of, Path::new(UPLOADS), &|tree, uploads| {
+            tree.list(uploads)?.into_iter().try_for_each(|name| tree.remove(&uploads.join(name)))
+        })
+    }
+
+    /// One whose uploads are in `uploads`, of which `clear` removes what is not needed.
+    pub(super) fn opened(
+        of: &ServedDirectory,
+        uploads: &Path,
+        clear: &dyn Fn(&Tree, &Path) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let named = |error: io::Error| failed("serve directory", &of.directory, &error);
         let tree = Tree::open(&of.directory).map_err(named)?.shared();
-        let uploads = Path::new(UPLOADS);
         let lock = match of.is_writable {
             false => None,
             true => {
                 tree.make_dirs(uploads).map_err(named)?;
                 let lock = tree.hold(uploads).map_err(named)?;
-                for name in tree.list(uploads).map_err(named)? {
-                    tree.remove(&uploads.join(name)).map_err(named)?;
-                }
+                clear(&tree, uploads).map_err(named)?;
                 Some(lock)
             }
         };
         Ok(Self { name: of.name.clone(), tree, is_writable: of.is_writable, rules: of.rules, _lock: lock })
     }
 
-    /// Whether a path is of the directory of uploads, or of that in which scans arrive, if the root is a disk of recordings.
-    pub(super) fn is_hidden(path: &Path) -> bool {
-        path.iter().next().is_some_and(|first| first == UPLOADS || first == STAGE)
+    /// Whether a path is of the directories of uploads, or of that in which scans arrive, if the root is a disk of recordings.
+    pub(crate) fn is_hidden(path: &Path) -> bool {
+        path.iter().next().is_some_and(|first| first == UPLOADS || first == RESUMABLE || first == STAGE)
     }
 
     /// What is at a path, links and special files included.
-    pub(super) fn status(&self, path: &Path) -> io::Result<Option<Status>> {
+    pub(crate) fn status(&self, path: &Path) -> io::Result<Option<Status>> {
         match self.tree.status(path) {
             // A file stands where a directory should be.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
@@ -97,7 +108,7 @@ impl Root {
     }
 
     /// Files and directories in a directory, by name.
-    pub(super) fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<(String, Status)>> {
+    pub(crate) fn entries(&self, path: &Path, most: usize) -> io::Result<Vec<(String, Status)>> {
         let all = self.tree.entries(path, most)?.into_iter().filter_map(|(name, status)| {
             let is_shown = matches!(status.kind, Kind::File | Kind::Directory);
             let is_hidden = path.as_os_str().is_empty() && Self::is_hidden(Path::new(&name));
@@ -107,13 +118,13 @@ impl Root {
     }
 
     /// Available and used bytes of its file system.
-    pub(super) fn space(&self) -> io::Result<(u64, u64)> {
+    pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
         let (free, all) = (free_bytes(self.tree.path())?, capacity_bytes(self.tree.path())?);
         Ok((free, all.saturating_sub(free)))
     }
 
     /// Begins an upload, of `size` bytes if that is known. These digests of it are computed.
-    pub(super) fn upload(
+    pub(crate) fn upload(
         self: &Arc<Self>,
         size: Option<u64>,
         algorithms: impl IntoIterator<Item = Algorithm>,
@@ -125,33 +136,51 @@ impl Root {
         }
         let name = Path::new(UPLOADS).join(hex(&random::<16>()?));
         let (file, _) = self.tree.write(&name, false)?;
-        let digester = Some(Digester::new(algorithms));
-        let upload = Upload { root: Arc::clone(self), name, file, digester, bytes: 0, is_named: false };
+        self.arriving(name, file, Some(Digester::new(algorithms)), Unfinished::Removed)
+    }
+
+    /// An upload into a file that is open under this name.
+    pub(super) fn arriving(
+        self: &Arc<Self>,
+        name: PathBuf,
+        file: File,
+        digester: Option<Digester>,
+        unfinished: Unfinished,
+    ) -> io::Result<Upload> {
         // As other files that are made here; its directory decides who reads it.
-        upload.file.set_permissions(Permissions::from_mode(0o644))?;
-        Ok(upload)
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        Ok(Upload { root: Arc::clone(self), name, file, digester, bytes: 0, unfinished, is_named: false })
     }
 
     /// Makes the name of `path` durable.
-    pub(super) fn sync_directory_of(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn sync_directory_of(&self, path: &Path) -> io::Result<()> {
         self.tree.directory(path.parent().unwrap_or(Path::new("")))?.sync_all()
     }
 }
 
-/// A file that arrives. It is removed when this is dropped, unless it has its name by then.
+/// What becomes of a file that did not get its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfinished {
+    Removed,
+    /// A later upload continues it.
+    Stays,
+}
+
+/// A file that arrives. It is removed when this is dropped, unless it has its name by then or a later upload continues it.
 #[derive(Debug)]
-pub(super) struct Upload {
-    pub(super) root: Arc<Root>,
+pub(crate) struct Upload {
+    pub(crate) root: Arc<Root>,
     name: PathBuf,
-    pub(super) file: File,
+    pub(crate) file: File,
     digester: Option<Digester>,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
+    unfinished: Unfinished,
     is_named: bool,
 }
 
 impl Upload {
     /// Bytes that follow those before.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut turn = DiskTurn::ask(&self.file, bytes.len() as u64)?;
         turn.wait();
         self.file.write_all(bytes)?;
@@ -168,12 +197,12 @@ impl Upload {
     }
 
     /// The digests of all that was written; once.
-    pub(super) fn digests(&mut self) -> DigestSet {
+    pub(crate) fn digests(&mut self) -> DigestSet {
         self.digester.take().map(Digester::finish).unwrap_or_default()
     }
 
     /// Makes the file durable and gives it its name, if `stop` is not set by then; returns its status there.
-    pub(super) fn publish(
+    pub(crate) fn publish(
         mut self,
         to: &Path,
         replace: bool,
@@ -197,7 +226,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if !self.is_named {
+        if !self.is_named && self.unfinished == Unfinished::Removed {
             // What stays is removed at the next start.
             let _ = self.root.tree.remove(&self.name);
         }
@@ -206,30 +235,30 @@ impl Drop for Upload {
 
 /// Keeps digests beside a file that has this size and time of change. Without a place for them they are computed when they are asked
 /// for.
-pub(super) fn keep_digests(file: &File, digests: &DigestSet, size: u64, modified: SystemTime) {
+pub(crate) fn keep_digests(file: &File, digests: &DigestSet, size: u64, modified: SystemTime) {
     let _ = set_attribute(file, DIGESTS, digests.kept(size, modified).as_bytes());
 }
 
 /// The digests that are kept of a file as it is now.
-pub(super) fn kept_digests(file: &File) -> DigestSet {
+pub(crate) fn kept_digests(file: &File) -> DigestSet {
     let Ok(Some(text)) = attribute(file, DIGESTS) else { return DigestSet::default() };
     let status = file.metadata().and_then(|status| Ok((status.len(), status.modified()?)));
     status.map_or_else(|_| DigestSet::default(), |(size, modified)| DigestSet::of_kept(&text, size, modified))
 }
 
 /// Whether a file is as it was: nobody has written it since.
-pub(super) fn is_as_it_was(file: &File, was: &Status) -> bool {
+pub(crate) fn is_as_it_was(file: &File, was: &Status) -> bool {
     Status::of_file(file).is_ok_and(|now| (now.size, now.modified) == (was.size, was.modified))
 }
 
 /// When a file was changed.
-pub(super) fn modified(status: &Status) -> SystemTime {
+pub(crate) fn modified(status: &Status) -> SystemTime {
     let (seconds, nanos) = status.modified;
     UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), nanos)
 }
 
 /// The entity tag of a file: another file, size or time has another one.
-pub(super) fn etag(status: &Status) -> String {
+pub(crate) fn etag(status: &Status) -> String {
     let (seconds, nanos) = status.modified;
     format!("\"{:x}-{:x}-{seconds:x}.{nanos:x}\"", status.inode, status.size)
 }

@@ -1,0 +1,13 @@
+//! What is served to other hosts, by whichever protocol: directories, uploads into them, and closed recordings as files.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `roots` | directories, and uploads that have no name until they are whole |
+//! | `resumable` | uploads that a later connection continues |
+//! | `recordings` | closed recordings as files that do not change |
+//! | `object` | a file or a recording that is sent |
+
+pub(crate) mod object;
+pub(crate) mod recordings;
+pub(crate) mod resumable;
+pub(crate) mod roots;
