@@ -56,6 +56,7 @@ BUILT = "builds the package: `make python` has run before these tests"
 TUNED = "changes the host: test_tuning.py types it in namespaces, except for what needs hardware"
 SHOWN_ONLY = {
     "campaign.md": {"skyhaul probe campaign talk": "takes three minutes and makes namespaces: the e2e tests in campaign.rs make some of it"},
+    "copy-with-etransfer.md": {"etc '/data/out": "another program: test_etransfer.py runs it if it is here"},
     "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one",
                 "skyhaul copy https://data.example/exp/n26c3.vdif": "serve-files-over-http.md does it with a server on this host",
                 "skyhaul copy /data/n26c3.vdif https://data.example": "serve-files-over-http.md does it with a server on this host"},
@@ -124,7 +125,7 @@ def test_settings(skyhaul, tmp_path, page):
             (tmp_path / "page.toml").write_text(text)
             settings = tomllib.loads(text)
             assert settings
-            if settings.keys() <= {"station", "http"}:
+            if settings.keys() <= {"station", "http", "etransfer"}:
                 (tmp_path / "page.toml").write_text(station_with(text))
                 assert b"valid" in skyhaul.run("serve", "--check", "--config", tmp_path / "page.toml")
                 continue
