@@ -23,6 +23,7 @@
 
 mod asked;
 mod contents;
+mod holes;
 mod index;
 mod intake;
 mod layout;

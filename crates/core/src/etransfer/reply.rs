@@ -2,7 +2,7 @@
 
 use super::EtransferAddress;
 use super::request::MAX_UUID_BYTES;
-use std::time::Duration;
+use core::time::Duration;
 
 /// One line of a reply.
 #[derive(Clone, Debug, PartialEq)]

@@ -152,7 +152,7 @@ fn replies_are_read() {
     assert_eq!(reply("AlreadyHave:12"), Ok(R::AlreadyHave(12)));
     assert_eq!(reply("Remain:-3"), Ok(R::Remain(-3)));
     assert_eq!(reply("UUID:abc"), Ok(R::Uuid("abc".into())));
-    let outcome = SendOutcome { bytes: 5, time: std::time::Duration::from_millis(2500), error: None };
+    let outcome = SendOutcome { bytes: 5, time: core::time::Duration::from_millis(2500), error: None };
     assert_eq!(reply(&outcome.line()), Ok(R::Sent(outcome.clone())));
     let failed = SendOutcome { error: Some("no\nroute".into()), ..outcome };
     let shown = SendOutcome { error: Some("no route".into()), ..failed.clone() };

@@ -273,8 +273,7 @@ impl Session {
             all.extend(found.filter(|at| at.is_ipv6() == is_six));
         }
         if all.is_empty() && listed.iter().any(|address| address.protocol == DataProtocol::Udt) {
-            let hint =
-                skyhaul::core::hint::Hint("start it with a data channel for TCP: etd --data tcp://:8008");
+            let hint = skyhaul::core::hint::Hint("start `etd` with a data channel for TCP");
             return Err(FetchError::Final(format!(
                 "the server carries data by UDT only, which is not spoken here{hint}"
             )));

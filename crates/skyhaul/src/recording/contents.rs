@@ -392,6 +392,11 @@ impl Rate {
         Rate(stated.or_else(fixed).filter(|&(frames, seconds)| frames > 0 && seconds > 0))
     }
 
+    /// Whole frames in a second.
+    pub(super) fn whole(frames: u32) -> Rate {
+        Rate(Some((u64::from(frames), 1)).filter(|rate| rate.0 > 0))
+    }
+
     /// Frames and seconds.
     pub(super) fn get(self) -> Option<(u64, u64)> {
         self.0

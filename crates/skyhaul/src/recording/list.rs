@@ -156,7 +156,7 @@ fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
                 }
                 let proof = match (&entry.record, entry.bytes) {
                     (None, bytes) => {
-                        Proof::Unknown { frames: count.frames_in(bytes.unwrap_or(0)), invalid: 0 }
+                        Proof::Unknown { frames: count.frames_in(bytes.unwrap_or(0)), invalid: 0, missing: 0 }
                     }
                     (Some(record), bytes) if bytes == Some(record.bytes) => Proof::Sound,
                     (Some(_), _) => Proof::Damaged,

@@ -2,6 +2,8 @@
 
 use super::{AGREED, Apart, Change, Doubt, MOST_LANES, Sighting, Step, Timeline};
 use crate::wire::frame::FrameTime;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// After this many consecutive frames with the same time, the clock counts as stopped.
 const STILL: u64 = 4;
@@ -276,6 +278,16 @@ struct Run {
 }
 
 impl Run {
+    /// The shortest step in line: the first one may have been over frames that are not added.
+    fn least_step(&self) -> Option<(u64, i64)> {
+        let (places, frames) = self.step?;
+        let (mut by, mut rest) = (places, frames.unsigned_abs());
+        while rest > 0 {
+            (by, rest) = (rest, by % rest);
+        }
+        Some((places / by.max(1), frames / i64::try_from(by.max(1)).unwrap_or(1)))
+    }
+
     /// Take in the next frame of its thread, if it lies in line.
     fn take(&mut self, seen: &Sighting) -> bool {
         let same = self.last.time.unix_seconds == seen.time.unix_seconds && self.last.station == seen.station;
@@ -331,6 +343,32 @@ impl Trace {
     /// The threads of its frames, ascending.
     pub fn threads(&self) -> impl Iterator<Item = u16> {
         self.open.iter().map(|open| open.0)
+    }
+
+    /// Its frames in the order of the file. Where some at equal distances are not known, they are among them: frames marked
+    /// invalid, which are not added, stand there.
+    pub fn frames(&self) -> impl Iterator<Item = Sighting> {
+        let (mut next, mut open) = (0, BinaryHeap::<Reverse<(u64, usize, u32)>>::new());
+        std::iter::from_fn(move || {
+            while let Some(run) = self.runs.get(next)
+                && open.peek().is_none_or(|&Reverse((place, ..))| run.first.place < place)
+            {
+                open.push(Reverse((run.first.place, next, run.first.time.frame)));
+                next += 1;
+            }
+            let Reverse((place, at, frame)) = open.pop()?;
+            let run = &self.runs[at];
+            let mut seen = Sighting { place, ..run.first };
+            seen.time.frame = frame;
+            if let Some((places, frames)) = run.least_step()
+                && place < run.last.place
+            {
+                let frame = i64::from(frame).saturating_add(frames);
+                let frame = u32::try_from(frame).unwrap_or(run.last.time.frame);
+                open.push(Reverse((place.saturating_add(places), at, frame)));
+            }
+            Some(seen)
+        })
     }
 
     /// Give the frames to `timeline`; `place` makes places in the stream of those in the file, in the same order.

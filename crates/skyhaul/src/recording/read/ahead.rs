@@ -200,7 +200,9 @@ impl ReadAhead {
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
-        let meta = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
+        let within = if entry.record.is_none() { self.lost_within(&loaded.seen) } else { None };
+        let recorded = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
+        let meta = recorded.or(within.as_ref());
         if let Some(meta) = meta.filter(|_| loaded.held) {
             return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
         }

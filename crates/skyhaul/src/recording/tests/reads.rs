@@ -362,3 +362,70 @@ fn what_was_left_out_is_not_filled_as_well() {
     let (units, gone, lost) = (u64::from(units), u64::from(gone), u64::from(lost));
     assert_eq!(frames_read(&world, Missing::Fill, unit), (2 * units, 0, gone * units + lost));
 }
+
+/// Scans of another program, without an index, from which frames are missing within the files: one thread, and two that take
+/// turns; the rate follows from the frames. And one whose recorder marked frames as invalid.
+#[test]
+fn frames_that_are_missing_within_foreign_files_are_counted_and_filled() {
+    use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+    let frame = |n: u32, thread: u32, invalid: bool| {
+        let vdif = Vdif::shape(1000, 1, 2, false, true).unwrap();
+        let vdif = vdif.at(1_767_225_600 + i64::from(n / 100), n % 100).unwrap();
+        let vdif = Vdif { thread, invalid: u32::from(invalid), ..vdif };
+        let (octets, length) = Header { vdif, extended: Extended::Legacy }.write();
+        [&octets[..length], &[1; 1000]].concat()
+    };
+    for (threads, invalid) in [(1u32, false), (2, false), (1, true)] {
+        let world = world(1);
+        let directory = world.disks[0].join("exp_st_no0001");
+        std::fs::create_dir_all(&directory).unwrap();
+        // Some within a file, one at its end, some within another one; with two threads, one of them once.
+        let gone = |n: u32, thread: u32| (130..137).contains(&n) || n == 249 || n == 612 && thread == 0;
+        let all: Vec<(u32, u32)> =
+            (0..1000).flat_map(|n| (0..threads).map(move |thread| (n, thread))).collect();
+        let lost = all.iter().filter(|(n, thread)| gone(*n, *thread)).count() as u64;
+        for (number, part) in all.chunks(250 * threads as usize).enumerate() {
+            let kept = part.iter().filter(|(n, thread)| invalid || !gone(*n, *thread));
+            let bytes: Vec<u8> = kept.flat_map(|&(n, thread)| frame(n, thread, gone(n, thread))).collect();
+            std::fs::write(directory.join(format!("exp_st_no0001.{number:08}")), bytes).unwrap();
+        }
+        let unit = frame(0, 0, false).len();
+        let counted = |what: &str| {
+            let check = world.check();
+            assert!(check.unbalanced.is_empty(), "{what}: {:?}", check.unbalanced);
+            let stream = &check.datastreams[0];
+            let received = all.len() as u64 - lost;
+            assert_eq!(
+                (stream.ledger.received, stream.ledger.never_received),
+                (received, lost),
+                "{what} {threads}"
+            );
+            check.exit_code()
+        };
+        let read = |what: &str| {
+            let options = ReadOptions { missing: Missing::Fill, ..ReadOptions::default() };
+            let mut reader = world.open().reader(0, &options).unwrap();
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            let filled = if invalid { 0 } else { lost };
+            assert_eq!(
+                (reader.account().frames_filled(), reader.account().frames_left_out()),
+                (filled, 0),
+                "{what}"
+            );
+            assert_eq!(bytes.len(), all.len() * unit, "{what} {threads}");
+            for (frame, &(n, thread)) in bytes.chunks_exact(unit).zip(&all) {
+                let header = Header::read(frame).unwrap().vdif;
+                let seen = (header.unix_seconds(), header.frame, header.thread, header.invalid == 1);
+                let wanted = (1_767_225_600 + i64::from(n / 100), n % 100, thread, gone(n, thread));
+                assert_eq!(seen, wanted, "{what} {threads}");
+            }
+        };
+        assert_eq!(counted("as it lies"), 1);
+        read("as it lies");
+        let repaired = repair(&world.open()).unwrap();
+        assert_eq!((repaired.adopted, &repaired.refused[..], repaired.closed), (4, &[][..], true));
+        assert_eq!(counted("adopted"), 0);
+        read("adopted");
+    }
+}

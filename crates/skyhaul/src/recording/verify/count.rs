@@ -9,6 +9,7 @@ use crate::frames;
 use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
+use crate::recording::holes::{Holes, rate_of};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use skyhaul_core::wire::{Change, FamilyRef, Format, Timeline, TimelineOptions, Trace};
@@ -20,8 +21,8 @@ pub(in crate::recording) enum Proof {
     Sound,
     /// It differs from its record, or is missing.
     Damaged,
-    /// It has no record; frames in the file, and those of them that are marked invalid.
-    Unknown { frames: u64, invalid: u64 },
+    /// It has no record; frames in the file, those of them that are marked invalid, and those that are missing between them.
+    Unknown { frames: u64, invalid: u64, missing: u64 },
 }
 
 /// The count of one datastream, step by step.
@@ -63,6 +64,17 @@ impl<'a> Count<'a> {
         bytes.checked_div(self.unit).unwrap_or(0)
     }
 
+    /// Frames that are missing within a file without a record. If nothing else states the rate, it is learned from the first
+    /// file that gives it.
+    pub(in crate::recording) fn missing_within(&mut self, about: Option<&Datastream>, trace: &Trace) -> u64 {
+        if self.rate.get().is_none()
+            && let Some(frames) = about.and_then(|about| rate_of(about, trace))
+        {
+            self.rate = Rate::whole(frames);
+        }
+        Holes::of(trace, self.rate, self.lanes).frames
+    }
+
     /// A chunk from `first` to `last`. Returns the frames that are missing before it, and how many frame numbers later than
     /// expected it begins, if its neighbours say that.
     pub(in crate::recording) fn chunk(
@@ -92,11 +104,11 @@ impl<'a> Count<'a> {
         let received = heaps.or(meta.map(|meta| meta.received_units())).unwrap_or(0);
         let ledger = &mut self.ledger;
         match proof {
-            Proof::Unknown { frames, invalid } => {
+            Proof::Unknown { frames, invalid, missing } => {
                 let valid = frames.saturating_sub(invalid);
                 add(&mut ledger.received, valid);
                 add(&mut ledger.unverified, valid);
-                self.never(invalid, 0);
+                self.never(invalid.saturating_add(missing), 0);
             }
             Proof::Sound | Proof::Damaged => {
                 add(&mut ledger.received, received);

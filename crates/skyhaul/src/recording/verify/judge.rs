@@ -200,14 +200,22 @@ impl StreamCheck<'_> {
             Some(_) => Proof::Damaged,
             None => {
                 self.sum.unacknowledged.push(chunk.number);
+                let mut missing = 0;
                 let text = match seen.proven_by_frames(self.before, upto) {
                     _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
-                    Ok(()) => "its frame headers verify its place, nothing verifies its samples".to_owned(),
+                    Ok(()) => {
+                        missing = self.count.missing_within(self.about, &seen.trace);
+                        "its frame headers verify its place, nothing verifies its samples".to_owned()
+                    }
                     Err(why) => why,
                 };
                 self.unknown(chunk, text);
+                if missing > 0 {
+                    let text = format!("{missing} frames never arrived, by the times of the others");
+                    self.findings.add(Verdict::Holes, path, text);
+                }
                 let invalid = seen.filled.saturating_add(seen.illegal).min(frames);
-                Proof::Unknown { frames, invalid }
+                Proof::Unknown { frames, invalid, missing }
             }
         };
         let (between, step) = self.count.chunk(chunk, proof, [first, last]);

@@ -10,11 +10,12 @@
 //! A [`Prover`] verifies single chunks in any order, and searches other files for the bytes of a chunk whose own file is wrong: a
 //! chunk may have been moved or renamed, and its record identifies it by length and CRC-32C.
 
-use super::file::{Cutter, READ_BYTES, checksum, read_file, read_part};
+use super::file::{Cutter, READ_BYTES, Seen, checksum, read_file, read_part};
 use crate::frames::FramesOf;
 use crate::recording::contents::{
-    ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, State, Time, Verdict,
+    ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, Rate, State, Time, Verdict,
 };
+use crate::recording::holes::{Holes, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan;
@@ -28,6 +29,7 @@ use skyhaul_io::memory::{ALIGN, Pool};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -120,21 +122,25 @@ fn adopt_of(
     let Some(longest) = chunks.iter().filter_map(|chunk| chunk.bytes).max() else { return Ok(()) };
     let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
     let buffers = read_buffers(1, piece)?;
-    let about = recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
-        datastream: FIRST_ADOPTED_NUMBER + place as u32,
-        name: stream.name.clone(),
-        ..Datastream::default()
-    });
-    text.push_str(&Record::Datastream(about.clone()).to_line());
+    let mut about =
+        recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
+            datastream: FIRST_ADOPTED_NUMBER + place as u32,
+            name: stream.name.clone(),
+            ..Datastream::default()
+        });
+    let mut lines = String::new();
     for chunk in chunks {
-        match adopt(chunk, &buffers, &about, faults)? {
+        match adopt(chunk, &buffers, &mut about, faults)? {
             Ok(record) => {
-                text.push_str(&Record::Chunk(record).to_line());
+                lines.push_str(&Record::Chunk(record).to_line());
                 repaired.adopted += 1;
             }
             Err(why) => repaired.refused.push(format!("{}: {why}", chunk.path.display())),
         }
     }
+    // With the rate, if the frames give it.
+    text.push_str(&Record::Datastream(about).to_line());
+    text.push_str(&lines);
     Ok(())
 }
 
@@ -142,14 +148,14 @@ fn adopt_of(
 fn adopt(
     chunk: &ChunkEntry,
     buffers: &Pool,
-    about: &Datastream,
+    about: &mut Datastream,
     faults: &Faults,
 ) -> io::Result<Result<ChunkRecord, String>> {
     let name = |error: io::Error| failed("sync", &chunk.path, &error);
     open_regular(&chunk.path).and_then(|file| faults.sync_all(&file)).map_err(name)?;
     sync_name(&chunk.path, faults).map_err(name)?;
     let seen =
-        read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
+        read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(&*about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
         return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
     }
@@ -157,9 +163,20 @@ fn adopt(
         return Ok(Err(format!("{} of its frames are invalid: {why}", seen.illegal)));
     }
     let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
+    let (missing, packed) = match missing_in(&seen, about) {
+        Ok(missing) => missing,
+        Err(why) => return Ok(Err(why)),
+    };
+    let left_out =
+        if packed { missing.iter().map(|range| u64::from(range.end - range.start)).sum() } else { 0 };
+    let Ok(units) = u32::try_from(units.saturating_add(left_out)) else {
+        return Ok(Err("it would have too many frames".to_owned()));
+    };
     let meta = ChunkMeta {
         object: u64::from(chunk.number),
-        units: units as u32,
+        units,
+        missing,
+        packed,
         first_time: seen.first_time,
         last_time: seen.last_time,
         ..ChunkMeta::default()
@@ -175,6 +192,24 @@ fn adopt(
         adopted: true,
         meta,
     }))
+}
+
+/// Frames of a file that never arrived, and whether they were left out of it; or why no record can say which they are.
+fn missing_in(seen: &Seen, about: &mut Datastream) -> Result<(Vec<Range<u32>>, bool), String> {
+    if Rate::of(Some(about)).get().is_none() {
+        about.info.frames_per_second = rate_of(about, &seen.trace);
+    }
+    let rate = Rate::of(Some(about));
+    let in_order = seen.proven_by_frames(None, None).is_ok();
+    let lanes = u64::from(about.info.lanes.max(1));
+    let holes = if in_order { Holes::of(&seen.trace, rate, lanes) } else { Holes::default() };
+    match holes {
+        Holes { frames: 0, .. } => Ok((seen.filled_at.clone(), false)),
+        Holes { ranges: Some(ranges), .. } if seen.filled == 0 => Ok((ranges, true)),
+        Holes { frames, .. } => Err(format!(
+            "{frames} frames never arrived, and others are marked invalid: their places are not known"
+        )),
+    }
 }
 
 /// Append lines to a disk's index; create it if necessary.

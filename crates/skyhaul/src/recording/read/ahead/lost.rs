@@ -11,12 +11,13 @@
 
 use crate::frames::{FramesOf, stream_format};
 use crate::recording::contents::{ChunkEntry, Gap, Lack, Rate, State, Time};
+use crate::recording::holes::{Holes, rate_of};
 use crate::recording::index::record::ChunkMeta;
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
 use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
 use crate::recording::verify::file::{Seen, read_file, read_part};
-use skyhaul_core::wire::{Timeline, TimelineOptions, Trace};
+use skyhaul_core::wire::Trace;
 use std::cell::RefCell;
 use std::iter::Peekable;
 use std::ops::Range;
@@ -136,20 +137,28 @@ impl ReadAhead {
         let Some(about) = self.about.as_mut().filter(|about| about.info.frames_per_second.is_none()) else {
             return;
         };
-        let Some(format) = stream_format(about) else { return };
-        let mut timeline = Timeline::new(TimelineOptions {
-            rate: None,
-            parts: format.parts as u64,
-            group: Some(format.threads.len() as u64),
-            threads: Vec::new(),
-            numbered: format.own.rate().is_none(),
-        });
-        trace.tell(|place| place, &mut timeline);
-        if let Some((frames, 1)) = timeline.rate() {
-            about.info.frames_per_second = u32::try_from(frames).ok();
+        if let Some(frames) = rate_of(about, trace) {
+            about.info.frames_per_second = Some(frames);
             let about = &*about;
             self.filling.iter_mut().for_each(|filling| filling.know(about));
         }
+    }
+
+    /// Frames that are missing within a file without a record: those that are filled, as a record would give them. Others are
+    /// counted.
+    pub(super) fn lost_within(&self, seen: &Seen) -> Option<ChunkMeta> {
+        let about = self.about.as_ref();
+        let lanes = about.map_or(1, |about| u64::from(about.info.lanes.max(1)));
+        let Holes { frames, ranges } = Holes::of(&seen.trace, Rate::of(about), lanes);
+        let bytes = frames.saturating_mul(self.unit() as u64);
+        let units = seen.frames.saturating_add(frames);
+        let ranges = ranges.filter(|_| frames > 0 && self.fills() && bytes <= MAX_FILLED_BYTES);
+        let (Some(missing), Ok(units)) = (ranges, u32::try_from(units)) else {
+            self.sender.account.add_frames(0, frames);
+            return None;
+        };
+        let (first_time, last_time) = (seen.first_time, seen.last_time);
+        Some(ChunkMeta { units, missing, packed: true, first_time, last_time, ..ChunkMeta::default() })
     }
 
     /// The first bytes of the next chunk that has a file, as they were before missing frames were left out.

@@ -1,0 +1,179 @@
+//! Frames that are missing within a file, by the times in its headers. Only files without an index record need that: a record
+//! gives them.
+//!
+//! ```text
+//!   file      A 17  B 17  A 18  B 20  A 21 …      threads A and B take turns
+//!   places       0     1     2     7     8        a place for each frame that there could be
+//!   holes                     3..7                B 18, A 19, B 19, A 20
+//! ```
+//!
+//! Places exist where the rate has whole frames in a second, and all frames lie in the order of their times, threads within
+//! a time always in the same order.
+
+use crate::frames::stream_format;
+use crate::recording::contents::Rate;
+use crate::recording::index::record::Datastream;
+use skyhaul_core::wire::{FrameTime, Timeline, TimelineOptions, Trace};
+use std::ops::Range;
+
+/// Ranges kept for a file; a file with more is not filled.
+const MOST_RANGES: usize = 1 << 16;
+
+/// Missing frames of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::recording) struct Holes {
+    /// How many.
+    pub(in crate::recording) frames: u64,
+    /// Where, in units of the file as it would be with them; `None` if only their number is known.
+    pub(in crate::recording) ranges: Option<Vec<Range<u32>>>,
+}
+
+/// Frames in a second, where the frames of a file give that and nothing else does.
+pub(in crate::recording) fn rate_of(about: &Datastream, trace: &Trace) -> Option<u32> {
+    let format = stream_format(about)?;
+    let mut timeline = Timeline::new(TimelineOptions {
+        rate: None,
+        parts: format.parts as u64,
+        group: Some(format.threads.len() as u64),
+        threads: Vec::new(),
+        numbered: format.own.rate().is_none(),
+    });
+    trace.tell(|place| place, &mut timeline);
+    match timeline.rate() {
+        Some((frames, 1)) => u32::try_from(frames).ok(),
+        _ => None,
+    }
+}
+
+impl Holes {
+    /// Of a file of `lanes` threads. None are found where frames have no places.
+    pub(in crate::recording) fn of(trace: &Trace, rate: Rate, lanes: u64) -> Holes {
+        let Some((rate, 1)) = rate.get() else { return Holes::default() };
+        if trace.left_out() > 0 {
+            return Holes::default();
+        }
+        let order = order(trace, usize::try_from(lanes).unwrap_or(usize::MAX));
+        order.and_then(|order| found(trace, rate, &order)).unwrap_or_default()
+    }
+}
+
+/// The order of threads within a time, by the first time of which all are there.
+fn order(trace: &Trace, lanes: usize) -> Option<Vec<u16>> {
+    if lanes == 0 || trace.threads().count() > lanes {
+        return None;
+    }
+    let mut order = Vec::new();
+    let mut before: Option<(u64, FrameTime)> = None;
+    for seen in trace.frames() {
+        let (second, frame) = (seen.time.unix_seconds, seen.time.frame);
+        let goes_on = before.is_some_and(|(place, time)| {
+            place.checked_add(1) == Some(seen.place) && (time.unix_seconds, time.frame) == (second, frame)
+        });
+        if !goes_on {
+            order.clear();
+        }
+        if order.contains(&seen.time.thread) {
+            return None;
+        }
+        order.push(seen.time.thread);
+        if order.len() == lanes {
+            return Some(order);
+        }
+        before = Some((seen.place, seen.time));
+    }
+    None
+}
+
+fn found(trace: &Trace, rate: u64, order: &[u16]) -> Option<Holes> {
+    let place = |time: &FrameTime| {
+        let turn = order.iter().position(|thread| *thread == time.thread)?;
+        let frame = Some(i128::from(time.frame)).filter(|&frame| frame < i128::from(rate))?;
+        Some((i128::from(time.unix_seconds) * i128::from(rate) + frame) * order.len() as i128 + turn as i128)
+    };
+    let mut holes = Holes { frames: 0, ranges: Some(Vec::new()) };
+    let mut before: Option<(u64, i128)> = None;
+    for seen in trace.frames() {
+        let here = place(&seen.time)?;
+        if let Some((last, there)) = before {
+            let between = seen.place.checked_sub(last).filter(|&between| between > 0)?;
+            let missing = u64::try_from(here - there).ok()?.checked_sub(between)?;
+            if missing > 0 {
+                // Invalid frames between the two lie before the hole or behind it.
+                let start = Some(last.saturating_add(1)).filter(|_| between == 1);
+                holes.add(start, missing);
+            }
+        }
+        before = Some((seen.place, here));
+    }
+    Some(holes)
+}
+
+impl Holes {
+    /// So many frames, in front of the unit `start` of the file, if that is known.
+    fn add(&mut self, start: Option<u64>, missing: u64) {
+        let range = start.and_then(|start| {
+            let start = start.checked_add(self.frames)?;
+            Some(u32::try_from(start).ok()?..u32::try_from(start.checked_add(missing)?).ok()?)
+        });
+        self.frames = self.frames.saturating_add(missing);
+        match (range, &mut self.ranges) {
+            (Some(range), Some(ranges)) if ranges.len() < MOST_RANGES => ranges.push(range),
+            _ => self.ranges = None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_core::wire::Sighting;
+
+    /// Frames of 10 in a second, `(number, thread)`; 255: one that is marked invalid.
+    fn holes(frames: &[(u32, u16)], lanes: u64) -> Holes {
+        let mut trace = Trace::default();
+        for (place, &(number, thread)) in frames.iter().enumerate().filter(|(_, frame)| frame.1 != 255) {
+            let time = FrameTime { unix_seconds: 1000 + i64::from(number / 10), frame: number % 10, thread };
+            trace.add(Sighting { place: place as u64, time, station: None });
+        }
+        Holes::of(&trace, Rate::whole(10), lanes)
+    }
+
+    fn at(frames: u64, ranges: &[Range<u32>]) -> Holes {
+        Holes { frames, ranges: Some(ranges.to_vec()) }
+    }
+
+    #[test]
+    fn what_is_missing_is_found_by_time() {
+        let one = |numbers: &[u32]| holes(&numbers.iter().map(|&n| (n, 0)).collect::<Vec<_>>(), 1);
+        assert_eq!(one(&(0..50).collect::<Vec<_>>()), at(0, &[]));
+        assert_eq!(one(&[7, 8, 9, 12, 13, 14, 40]), at(27, &[3..5, 8..33]));
+        // Every second one, and a whole second.
+        assert_eq!(one(&[0, 2, 4, 6]), at(3, &[1..2, 3..4, 5..6]));
+        assert_eq!(one(&[9, 20, 21]), at(10, &[1..11]));
+        // Back, twice, standing still: no places.
+        for odd in [&[5, 6, 4, 7][..], &[5, 6, 6, 7], &[5, 5, 5, 5]] {
+            assert_eq!(one(odd), Holes::default(), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        // As in the picture above; and a file that begins and ends within a time.
+        let picture = [(17, 3), (17, 1), (18, 3), (20, 1), (21, 3), (21, 1)];
+        assert_eq!(holes(&picture, 2), at(4, std::slice::from_ref(&(3..7))));
+        let within = [(4, 1), (5, 3), (5, 1), (6, 3)];
+        assert_eq!(holes(&within, 2), at(0, &[]));
+        // One thread alone has no turn.
+        assert_eq!(holes(&[(4, 1), (6, 1)], 2), Holes::default());
+        // More threads than there are said to be.
+        assert_eq!(holes(&[(4, 1), (4, 2), (6, 3)], 2), Holes::default());
+    }
+
+    #[test]
+    fn invalid_frames_stand_for_some_of_what_is_missing() {
+        assert_eq!(holes(&[(4, 0), (5, 255), (6, 255), (7, 0), (8, 0)], 1), at(0, &[]));
+        // The place of the third is not known: before the two that are marked, or behind them.
+        let partly = holes(&[(4, 0), (5, 255), (6, 255), (8, 0)], 1);
+        assert_eq!(partly, Holes { frames: 1, ranges: None });
+    }
+}
