@@ -19,7 +19,6 @@ use skyhaul_core::wire::{FrameSeen, FrameTime, Packets, Sighting, Trace};
 use skyhaul_io::disk::{Source, open_regular, while_waiting};
 use skyhaul_io::memory::Block;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -256,7 +255,7 @@ pub(in crate::recording) struct Seen {
     pub(super) illegal_why: Option<&'static str>,
     pub(in crate::recording) filled: u64,
     /// Where these are, in frames.
-    pub(in crate::recording) filled_at: Vec<Range<u32>>,
+    pub(in crate::recording) filled_at: Vec<std::ops::Range<u32>>,
     /// Where packets have objects: how many follow each other, and the last one.
     pub(in crate::recording) objects: u64,
     pub(in crate::recording) object: Option<Key>,
@@ -284,14 +283,8 @@ impl Seen {
     pub(super) fn add_frame(&mut self, frame: FrameSeen) {
         let place = self.frames;
         self.frames += 1;
-        if frame.filled {
-            self.filled += 1;
-            let place = u32::try_from(place).unwrap_or(u32::MAX);
-            match self.filled_at.last_mut().filter(|range| range.end == place) {
-                Some(range) => range.end = place.saturating_add(1),
-                None => self.filled_at.push(place..place.saturating_add(1)),
-            }
-        }
+        self.filled += u64::from(frame.filled);
+        crate::recording::holes::mark(&mut self.filled_at, place, frame.filled);
         if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
         {
             let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
