@@ -19,13 +19,14 @@ use std::ops::Range;
 /// Ranges kept for a file; a file with more is not filled.
 const MOST_RANGES: usize = 1 << 16;
 
-/// Adds the frame at `place` to ascending ranges, if it `is_one` of them.
-pub(in crate::recording) fn mark(ranges: &mut Vec<Range<u32>>, place: u64, is_one: bool) {
-    let Some(place) = u32::try_from(place).ok().filter(|_| is_one) else { return };
+/// Adds the frame at `place` to ascending ranges, if it `is_one` of them. Returns how many that are.
+pub(in crate::recording) fn mark(ranges: &mut Vec<Range<u32>>, place: u64, is_one: bool) -> u64 {
+    let Some(place) = u32::try_from(place).ok().filter(|_| is_one) else { return u64::from(is_one) };
     match ranges.last_mut().filter(|range| range.end == place) {
         Some(range) => range.end = place.saturating_add(1),
         None => ranges.push(place..place.saturating_add(1)),
     }
+    1
 }
 
 /// Missing frames of a file.

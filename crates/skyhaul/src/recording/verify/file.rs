@@ -283,8 +283,7 @@ impl Seen {
     pub(super) fn add_frame(&mut self, frame: FrameSeen) {
         let place = self.frames;
         self.frames += 1;
-        self.filled += u64::from(frame.filled);
-        crate::recording::holes::mark(&mut self.filled_at, place, frame.filled);
+        self.filled += crate::recording::holes::mark(&mut self.filled_at, place, frame.filled);
         if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
         {
             let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
