@@ -51,14 +51,25 @@ impl Refusals {
             return None;
         }
         self.is_reported = true;
-        let reasons: Vec<String> =
-            self.rejects.iter().map(|(why, n)| format!("{n} {}", why.name().replace('_', " "))).collect();
-        let reasons = reasons.join(", ");
+        let reasons = reasons(&self.rejects);
         Some(match count {
             1 => format!("1 packet was refused, and none was accepted: {reasons}"),
             _ => format!("{count} packets in a row were refused: {reasons}"),
         })
     }
+}
+
+/// At the end of a stream: that more packets were refused than `placed`, but for those outside the times asked for.
+pub(super) fn most(rejects: &Rejects, placed: u64) -> Option<String> {
+    let outside = rejects.get(Reject::BeforeStart).saturating_add(rejects.get(Reject::AfterStop));
+    let refused = rejects.total().saturating_sub(outside);
+    (refused > placed)
+        .then(|| format!("{refused} packets were refused and {placed} accepted: {}", reasons(rejects)))
+}
+
+fn reasons(rejects: &Rejects) -> String {
+    let each = rejects.iter().map(|(why, n)| format!("{n} {}", why.name().replace('_', " ")));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

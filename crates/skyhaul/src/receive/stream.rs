@@ -5,7 +5,7 @@ use super::filter::{Cut, Sets};
 use super::info::{StreamInfo, StreamPart, StreamReport};
 use super::newcomers::{Late, Newcomers, QUIET};
 use super::placer::Placer;
-use super::refusals::Refusals;
+use super::refusals::{self, Refusals};
 use super::strangers::LONG;
 use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
@@ -209,7 +209,7 @@ impl Stream {
     /// Report that nothing but refused packets comes, or, at its end, ever came.
     fn report_refusals(&mut self, at_end: bool) {
         if let Some(text) = self.refusals.poll_long(self.report.placed, at_end) {
-            self.watch.all_refused(&self.info, &text);
+            self.watch.packets_refused(&self.info, &text);
         }
     }
 
@@ -224,10 +224,15 @@ impl Stream {
         let held = self.newcomers.take();
         self.refuse(&held);
         let has_restarted = self.assembly.refused() >= RESTARTED;
+        let most =
+            refusals::most(&self.report.rejects, self.report.placed).filter(|_| self.report.placed > 0);
         if has_restarted || self.refusals.seems_out_of_phase(self.report.placed) {
             self.watch.unconfirmed_restart(&self.info);
-        } else {
+        } else if most.is_none() {
             self.report_refusals(true);
+        }
+        if let Some(text) = most {
+            self.watch.packets_refused(&self.info, &text);
         }
         self.assembly.finish(Nanos::default());
         self.is_quiet = true;

@@ -116,8 +116,8 @@ impl Watch {
         self.unpaired += unpaired;
     }
 
-    /// Nothing but refused packets comes.
-    pub(super) fn all_refused(&mut self, info: &StreamInfo, text: &str) {
+    /// Nothing but refused packets comes, or more than others came.
+    pub(super) fn packets_refused(&mut self, info: &StreamInfo, text: &str) {
         self.tell(info, "packets_refused", text);
     }
 

@@ -19,14 +19,22 @@ use std::ops::Range;
 /// Ranges kept for a file; a file with more is not filled.
 const MOST_RANGES: usize = 1 << 16;
 
-/// Adds the frame at `place` to ascending ranges, if it `is_one` of them. Returns how many that are.
+/// Adds the frame at `place` to ascending ranges, if it `is_one` of them. Returns how many that are. There are never more ranges than a
+/// file may have: of one with more, not all places are known.
 pub(in crate::recording) fn mark(ranges: &mut Vec<Range<u32>>, place: u64, is_one: bool) -> u64 {
     let Some(place) = u32::try_from(place).ok().filter(|_| is_one) else { return u64::from(is_one) };
+    let has_room = ranges.len() < MOST_RANGES;
     match ranges.last_mut().filter(|range| range.end == place) {
         Some(range) => range.end = place.saturating_add(1),
-        None => ranges.push(place..place.saturating_add(1)),
+        None if has_room => ranges.push(place..place.saturating_add(1)),
+        None => {}
     }
     1
+}
+
+/// Frames in ranges.
+pub(in crate::recording) fn frames_in(ranges: &[Range<u32>]) -> u64 {
+    ranges.iter().map(|range| u64::from(range.end - range.start)).sum()
 }
 
 /// Missing frames of a file.
@@ -185,5 +193,15 @@ mod tests {
         // The place of the third is not known: before the two that are marked, or behind them.
         let partly = holes(&[(4, 0), (5, 255), (6, 255), (8, 0)], 1);
         assert_eq!(partly, Holes { frames: 1, ranges: None });
+    }
+
+    #[test]
+    fn a_file_has_so_many_places_at_most() {
+        let mut ranges = Vec::new();
+        let frames: u64 = (0..300_000).map(|place| mark(&mut ranges, place, place.is_multiple_of(2))).sum();
+        assert_eq!((frames, ranges.len(), frames_in(&ranges)), (150_000, MOST_RANGES, MOST_RANGES as u64));
+        let mut together = Vec::new();
+        let frames: u64 = (0..300_000).map(|place| mark(&mut together, place, true)).sum();
+        assert_eq!((frames, together.len(), &together[0]), (300_000, 1, &(0..300_000)));
     }
 }

@@ -270,6 +270,26 @@ fn half_frames_in_the_other_phase_shortly_before_the_end_are_told() {
     }
 }
 
+/// Runs in the other phase that are too short to be one.
+#[test]
+fn a_stream_of_which_most_is_refused_says_so_at_its_end() {
+    for (wrong, is_told) in [(20, true), (10, false)] {
+        let mut bed = Bed::new(|_| {});
+        (0..60).for_each(|n| bed.send(1, &half(n, n)));
+        (60..660).for_each(|n| bed.send(1, &half(n, n + u32::from(n % 30 < wrong))));
+        bed.finish();
+        let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        let told: Vec<&Event> = events.iter().filter(|event| event.kind == "packets_refused").collect();
+        assert_eq!(told.len(), usize::from(is_told), "{wrong} {events:?}");
+        if let Some(told) = told.first() {
+            let (placed, refused) =
+                (bed.engine.tally(true).streams[0].1.placed, bed.rejected(Reject::Unpaired));
+            let text = format!("{refused} packets were refused and {placed} accepted: {refused} unpaired");
+            assert!(told.text.ends_with(&text) && refused > placed, "{told:?} {text}");
+        }
+    }
+}
+
 /// Whatever the reason: a stream of which nothing but refused packets comes is not silent.
 #[test]
 fn a_stream_of_which_all_is_refused_from_some_time_on_is_told_live() {

@@ -15,7 +15,7 @@ use crate::frames::FramesOf;
 use crate::recording::contents::{
     ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, Rate, State, Time, Verdict,
 };
-use crate::recording::holes::{Holes, rate_of};
+use crate::recording::holes::{Holes, frames_in, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan;
@@ -167,8 +167,7 @@ fn adopt(
         Ok(missing) => missing,
         Err(why) => return Ok(Err(why)),
     };
-    let left_out =
-        if packed { missing.iter().map(|range| u64::from(range.end - range.start)).sum() } else { 0 };
+    let left_out = if packed { frames_in(&missing) } else { 0 };
     let Ok(units) = u32::try_from(units.saturating_add(left_out)) else {
         return Ok(Err("it would have too many frames".to_owned()));
     };
@@ -204,7 +203,12 @@ fn missing_in(seen: &Seen, about: &mut Datastream) -> Result<(Vec<Range<u32>>, b
     let lanes = u64::from(about.info.lanes.max(1));
     let holes = if in_order { Holes::of(&seen.trace, rate, lanes) } else { Holes::default() };
     match holes {
-        Holes { frames: 0, .. } => Ok((seen.filled_at.clone(), false)),
+        Holes { frames: 0, .. } if frames_in(&seen.filled_at) == seen.filled => {
+            Ok((seen.filled_at.clone(), false))
+        }
+        Holes { frames: 0, .. } => {
+            Err(format!("{} frames are marked invalid, in more places than a record can have", seen.filled))
+        }
         Holes { ranges: Some(ranges), .. } if seen.filled == 0 => Ok((ranges, true)),
         Holes { frames, .. } => Err(format!(
             "{frames} frames never arrived, and others are marked invalid: their places are not known"
