@@ -5,7 +5,8 @@
 //! ```
 //!
 //! *What of it counts.* A killed process loses nothing that it wrote; a power failure may. So an attribute of the file says which bytes were synced, and in
-//! which boot of the host that was written. In the same boot all of the file counts, after another one what was synced. Where a file system
+//! which boot of the host that was written. In the same boot all of the file counts, after another one what was synced. After a sync that failed, only what
+//! an earlier one made durable counts: the kernel reports once that it has lost pages, and the next sync succeeds without them. Where a file system
 //! has no attributes, nothing counts, and an upload begins again.
 //!
 //! Limits: what nobody continues for [`KEEP_UNFINISHED`] is removed when a server starts.
@@ -33,6 +34,8 @@ const SYNC_BYTES: u64 = 128 << 20;
 const COPY_BYTES: usize = 1 << 20;
 /// The attribute that says what is synced.
 const SYNCED: &str = "user.skyhaul.synced";
+/// In place of a boot, where a sync has failed.
+const FAILED: &str = "failed";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Root {
@@ -72,7 +75,8 @@ impl Root {
         }
         file.set_len(from)?;
         if from > 0 {
-            file.sync_data()?;
+            let synced = noted(&file).map_or(0, |(_, synced)| synced).min(from);
+            durable(&file, synced, file.sync_data())?;
         }
         if self.space()?.0 < more {
             if from == 0 {
@@ -105,7 +109,8 @@ impl ResumableUpload {
         self.at += bytes.len() as u64;
         self.unsynced += bytes.len() as u64;
         if self.unsynced >= SYNC_BYTES {
-            self.upload.file.sync_data()?;
+            let file = &self.upload.file;
+            durable(file, self.at - self.unsynced, file.sync_data())?;
             self.unsynced = 0;
             self.note(self.at);
         }
@@ -143,13 +148,24 @@ impl ResumableUpload {
 /// Bytes of an unfinished upload that count.
 fn counted(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
-    let Ok(Some(noted)) = attribute(file, SYNCED) else { return Ok(0) };
-    let noted = String::from_utf8_lossy(&noted).into_owned();
-    let Some((of, synced)) = noted.split_once(' ') else { return Ok(0) };
-    match boot()? == of {
-        true => Ok(length),
-        false => Ok(synced.parse().unwrap_or(0).min(length)),
+    let Some((of, synced)) = noted(file) else { return Ok(0) };
+    Ok(if boot()? == of { length } else { synced.min(length) })
+}
+
+/// What its attribute says: a boot, and the bytes that were synced.
+fn noted(file: &File) -> Option<(String, u64)> {
+    let noted = attribute(file, SYNCED).ok()??;
+    let (of, synced) = std::str::from_utf8(&noted).ok()?.split_once(' ')?;
+    Some((of.to_owned(), synced.parse().ok()?))
+}
+
+/// The `result` of a sync, of which an earlier one made `synced` bytes durable. If it failed, no more than these count from now on.
+fn durable(file: &File, synced: u64, result: io::Result<()>) -> io::Result<()> {
+    if result.is_err() && set_attribute(file, SYNCED, format!("{FAILED} {synced}").as_bytes()).is_err() {
+        let _ = remove_attribute(file, SYNCED);
+        let _ = file.set_len(synced);
     }
+    result
 }
 
 /// Which boot of this host it is.
@@ -216,6 +232,28 @@ mod tests {
         assert_eq!(root.unfinished(to, None).unwrap(), Some(9));
         set_attribute(&file, SYNCED, b"?").unwrap();
         assert_eq!(root.unfinished(to, None).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn after_a_failed_sync_only_what_an_earlier_one_made_durable_counts() {
+        let here = tempfile::tempdir().unwrap();
+        let root = root(here.path());
+        let to = Path::new("f");
+        let mut upload = root.resume(to, 0, 9).unwrap();
+        upload.write(b"abcdefghi").unwrap();
+        durable(&upload.upload.file, 4, Ok(())).unwrap();
+        assert_eq!(root.unfinished(to, None).unwrap(), Some(9));
+        let broken = || Err(io::Error::other("Input/output error"));
+        durable(&upload.upload.file, 4, broken()).unwrap_err();
+        drop(upload);
+        assert_eq!(root.unfinished(to, None).unwrap(), Some(4));
+        // Continued from there, what comes is trusted again, until its own sync fails.
+        let mut upload = root.resume(to, 4, 5).unwrap();
+        upload.write(b"EFGHI").unwrap();
+        assert_eq!(root.unfinished(to, None).unwrap(), Some(9));
+        durable(&upload.upload.file, 4, broken()).unwrap_err();
+        drop(upload);
+        assert_eq!(root.unfinished(to, None).unwrap(), Some(4));
     }
 
     #[test]
