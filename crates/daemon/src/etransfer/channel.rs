@@ -76,7 +76,7 @@ async fn run(stream: &mut TcpStream, shared: &Arc<Shared>, permit: &Permit) -> R
             Order::Download(order) => {
                 let mut sending = Sending { stream, times, sent: &shared.counters.sent_bytes };
                 sending.send(order, head.bytes, shared).await?;
-                sending.confirmed(times.stall).await?;
+                sending.confirmed(rest.first().copied(), times.stall).await?;
                 add(&shared.counters.downloads, 1);
                 Ok(())
             }
@@ -295,10 +295,11 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Waits for the byte that confirms.
-    async fn confirmed(&mut self, limit: Duration) -> Result<(), String> {
-        let mut byte = [0];
-        match timeout(limit, self.stream.read(&mut byte)).await {
+    /// Waits for the byte that confirms. It `came` with the head if there were no bytes to send.
+    async fn confirmed(&mut self, came: Option<u8>, limit: Duration) -> Result<(), String> {
+        let mut byte = [came.unwrap_or_default()];
+        let read = async { if came.is_some() { Ok(1) } else { self.stream.read(&mut byte).await } };
+        match timeout(limit, read).await {
             Ok(Ok(1)) if byte[0] == CONFIRMATION => Ok(()),
             Ok(Ok(_)) => Err("the peer did not confirm that it has everything".to_owned()),
             Ok(Err(error)) => Err(plain(&error)),
@@ -322,7 +323,7 @@ pub(super) async fn send_to(
     let sent = async {
         sending.write(&Bytes::from(head)).await?;
         sending.send(order, bytes, shared).await?;
-        sending.confirmed(CONFIRM_TIMEOUT).await
+        sending.confirmed(None, CONFIRM_TIMEOUT).await
     };
     if let Err(why) = sent.await {
         let _ = stream.set_zero_linger();

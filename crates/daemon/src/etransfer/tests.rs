@@ -178,6 +178,20 @@ fn a_file_arrives_and_is_sent_back() {
     assert_eq!(served.server.shared.transfers.count(), 0);
 }
 
+/// A client that has the whole file is sent nothing, and may confirm that in the packet of its head.
+#[test]
+fn a_confirmation_that_comes_with_the_head_counts() {
+    let served = start();
+    std::fs::write(served.root.join("f"), b"abc").unwrap();
+    let mut client = Client::of(&served);
+    let (remain, uuid) = client.begin(&format!("read-file 3 {}/f", served.root.display()));
+    assert_eq!(remain, 0);
+    let mut stream = connect(served.server.data_address());
+    stream.write_all(format!("{{ uuid:{uuid}, push:1, sz:0}}y").as_bytes()).unwrap();
+    wait_for(|| (served.server.counts().downloads == 1).then_some(()));
+    assert_eq!(client.ask(&format!("remove-uuid {uuid}")), "OK");
+}
+
 #[test]
 fn each_mode_does_with_a_file_what_it_says() {
     let served = start();
