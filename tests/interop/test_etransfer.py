@@ -24,6 +24,7 @@ QUICK = ("--retry-delay", "0.1", "--retry-conn-delay", "0.1")
 
 @pytest.fixture(scope="module", autouse=True)
 def _peers():
+    # They are in no package; their paths are given by variables.
     if not (ETC and ETD):
         pytest.skip("etransfer is not here (git clone https://github.com/jive-vlbi/etransfer; make; SKYHAUL_ETC=the client "
                     "SKYHAUL_ETD=the server)")  # fmt: skip

@@ -106,6 +106,7 @@ def test_a_warning_that_a_retry_made_up_for_is_no_network_error():
 def newest(version):
     """The newest NumPy that the index has for this Python."""
     said = ran(sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", "numpy", "--python-version", version, "--only-binary=:all:")
+    # Only the index knows which one is the newest.
     if said.returncode != 0 and is_network_error(said.stderr):
         pytest.skip(f"pip does not reach its index ({said.stderr.splitlines()[-1]}; connect this host to a network)")
     return re.match(r"numpy \(([\d.]+)\)", said.stdout)[1]

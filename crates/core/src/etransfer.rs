@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The client speaks on both channels; a server only answers. What is sent from one server to another is ordered by `send-file`.
-//! Everything here is pure: any bytes become a request, a head, or a reason why they are none, in bounded memory.
+//! Everything here is pure: any bytes become a request, a head or an error, in bounded memory.
 //!
 //! ```
 //! use skyhaul_core::etransfer::*;

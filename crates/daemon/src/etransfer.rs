@@ -65,7 +65,7 @@ pub struct EtransferCounts {
     pub refused: u64,
     /// Requests that were answered.
     pub requests: u64,
-    /// Lines and heads that are none.
+    /// Malformed lines and heads.
     pub rejected: u64,
     /// Files that arrived whole.
     pub uploads: u64,
@@ -192,7 +192,7 @@ enum Channel {
     Data,
 }
 
-/// Serves connections until it is told to stop.
+/// Serves connections until `stopped` is set.
 async fn accept(
     listener: &TcpListener,
     shared: &Arc<Shared>,

@@ -17,11 +17,11 @@ pub enum EtransferReply {
     Remain(i64),
     /// `UUID:U`: the name of the transfer.
     Uuid(String),
-    /// `OK,BYTES,SECONDS` or `ERR,BYTES,SECONDS REASON`: what came of `send-file`.
+    /// `OK,BYTES,SECONDS` or `ERR,BYTES,SECONDS REASON`: the result of `send-file`.
     Sent(SendOutcome),
 }
 
-/// What came of sending a file from one server to another.
+/// The result of sending a file from one server to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendOutcome {
     /// Bytes that were sent.

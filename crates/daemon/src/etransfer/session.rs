@@ -247,7 +247,7 @@ impl Session {
     }
 }
 
-/// What came of `send-file`.
+/// The result of `send-file`.
 async fn sent(sending: &mut Option<JoinHandle<SendOutcome>>) -> SendOutcome {
     let failed = || SendOutcome {
         bytes: 0,

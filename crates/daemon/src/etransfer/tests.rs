@@ -234,7 +234,7 @@ fn an_upload_that_broke_is_resumed_and_hidden_until_it_is_whole() {
     assert_eq!(push(&served, &uuid, sent.len(), &sent[..4_000_000]), b"");
     assert!(client.ask(&format!("remove-uuid {uuid}")).starts_with("ERR the data ended too early"));
     assert_eq!((names(&served), client.list(&format!("{}/.s*", served.root.display()))), (vec![], vec![]));
-    // Another channel goes on, and one byte is sent again.
+    // Another channel still works, and one byte is sent again.
     let mut client = Client::of(&served);
     let (have, uuid) = client.begin(&format!("write-file-Resume {path}"));
     assert_eq!(have, 3_999_999);
@@ -425,6 +425,7 @@ fn a_file_is_sent_to_another_server_and_only_to_those_of_the_list() {
 #[test]
 fn both_versions_of_ip_are_served() {
     let Ok(probe) = std::net::TcpListener::bind("[::1]:0") else {
+        // Without it on the loopback interface, there is nothing to connect to.
         println!("SKIPPED: this host has no IPv6 (enable it on the loopback interface)");
         return;
     };

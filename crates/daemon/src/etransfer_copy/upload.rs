@@ -1,7 +1,7 @@
 //! Uploads: each file on a data channel, from where the server has none of it.
 //!
 //! A file counts when the server has confirmed all its bytes and says that it has as many as there are here. One whose connection broke is
-//! continued where the server is; what another copy has left is continued only if that is asked for, because etransfer compares nothing but lengths.
+//! continued where the server is; what an earlier copy left is continued only on request, because etransfer compares only lengths.
 
 use super::client::{CONFIRM_TIMEOUT, EtransferClient, TRANSFERS};
 use super::session::{Begun, Session};

@@ -32,7 +32,7 @@ pub(crate) const KEEP_UNFINISHED: Duration = Duration::from_secs(14 * 86_400);
 const SYNC_BYTES: u64 = 128 << 20;
 /// Bytes of an existing file that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// The attribute that says what is synced.
+/// The attribute with the boot and the number of synced bytes.
 const SYNCED: &str = "user.skyhaul.synced";
 /// In place of a boot, where a sync has failed.
 const FAILED: &str = "failed";
@@ -159,7 +159,7 @@ fn noted(file: &File) -> Option<(String, u64)> {
     Some((of.to_owned(), synced.parse().ok()?))
 }
 
-/// The `result` of a sync, of which an earlier one made `synced` bytes durable. If it failed, no more than these count from now on.
+/// Passes on the `result` of a sync. If it failed, only the `synced` bytes that an earlier one made durable count from now on.
 fn durable(file: &File, synced: u64, result: io::Result<()>) -> io::Result<()> {
     if result.is_err() && set_attribute(file, SYNCED, format!("{FAILED} {synced}").as_bytes()).is_err() {
         let _ = remove_attribute(file, SYNCED);

@@ -73,7 +73,7 @@ impl Root {
         })
     }
 
-    /// One whose uploads are in `uploads`, of which `clear` removes what is not needed.
+    /// Opens a directory whose uploads are kept in `uploads`; `clear` removes those that are no longer needed.
     pub(super) fn opened(
         of: &ServedDirectory,
         uploads: &Path,

@@ -33,10 +33,11 @@ pub fn attribute(file: &File, name: &str) -> io::Result<Option<Vec<u8>>> {
 pub fn set_attribute(file: &File, name: &str, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())?)
 }
+
 /// Removes an attribute.
 ///
 /// # Errors
-/// A system error: there is none of this name, or the file system has no attributes.
+/// If the file has no attribute of this name, or its file system has none at all.
 pub fn remove_attribute(file: &File, name: &str) -> io::Result<()> {
     Ok(rustix::fs::fremovexattr(file, name)?)
 }
