@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 /// A valid file name for `name`, which comes from an index and may be anything: bytes that a name cannot have, and `%`
-/// before two hexadecimal digits, become `%XX`. Valid names stay as they are; two names stay different, unless they are
-/// longer than a name can be.
+/// before two hexadecimal digits, become `%XX`. Valid names stay as they are, but for `%`, which stands for the empty name; two
+/// names stay different, unless they are longer than a name can be.
 pub(crate) fn escaped(name: &str) -> String {
     let bytes = name.as_bytes();
     let mut text = String::with_capacity(bytes.len());
     for (at, c) in name.char_indices() {
-        let is_escape =
-            c == '%' && bytes.get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let is_hexadecimal = |two: &[u8]| two.iter().all(u8::is_ascii_hexdigit);
+        let is_escape = c == '%' && (name == "%" || bytes.get(at + 1..at + 3).is_some_and(is_hexadecimal));
         let is_dot = c == '.' && matches!(name, "." | "..");
         if c == '/' || c.is_control() || is_escape || is_dot {
             let mut bytes = [0; 4];
@@ -66,11 +66,30 @@ mod tests {
         for name in ["n26c3_mh_no0001", "n26c3_mh_no0001_ds1", "a b", "Metsähovi", "100%", "..."] {
             assert_eq!(escaped(name), name);
         }
-        for (name, file) in
-            [("a/b", "a%2Fb"), ("..", "%2E%2E"), ("", "%"), ("a\nb", "a%0Ab"), ("a%2Fb", "a%252Fb")]
-        {
+        for (name, file) in [
+            ("a/b", "a%2Fb"),
+            ("..", "%2E%2E"),
+            ("", "%"),
+            ("a\nb", "a%0Ab"),
+            ("a%2Fb", "a%252Fb"),
+            ("%", "%25"),
+        ] {
             assert_eq!(escaped(name), file);
         }
+    }
+
+    /// All names of up to five of the characters that escapes are made of.
+    #[test]
+    fn two_names_stay_different() {
+        const LETTERS: [&str; 7] = ["%", "/", ".", "2", "5", "F", "\u{85}"];
+        let (mut names, mut longest) = (vec![String::new()], vec![String::new()]);
+        for _ in 0..5 {
+            longest =
+                longest.iter().flat_map(|name| LETTERS.map(|letter| format!("{name}{letter}"))).collect();
+            names.extend_from_slice(&longest);
+        }
+        let files: BTreeSet<_> = names.iter().map(|name| escaped(name)).collect();
+        assert_eq!(files.len(), names.len());
     }
 
     proptest! {
