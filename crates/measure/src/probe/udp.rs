@@ -28,6 +28,7 @@
 mod client;
 mod diagnose;
 mod end;
+mod limit;
 mod losses;
 pub mod oneway;
 mod point;
@@ -40,7 +41,7 @@ mod service;
 pub use crate::probe::TestDirection;
 pub use client::{UdpClient, UdpClientOptions};
 pub use diagnose::{CauseReport, DIAGNOSIS_PORTS, DiagnosisHosts, DiagnosisOptions, UdpDiagnosis};
-pub use losses::{Bottleneck, LimitKind, bottleneck};
+pub use limit::{Bottleneck, LimitKind, bottleneck};
 pub use point::{
     ArrivalTimes, Burst, ClockReport, EndReport, Layer, LayerAccount, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN,
     MIN_DATAGRAM, OneWayDelay, ReceivedReport, SentReport, SpacingMode, UdpDirectionReport, UdpPoint,

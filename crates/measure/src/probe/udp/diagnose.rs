@@ -21,7 +21,7 @@ mod tests;
 pub use cause::{CauseReport, DiagnosisHosts, UdpDiagnosis};
 
 use super::client::{UdpClient, fit};
-use super::losses::{Bottleneck, LimitKind, headers};
+use super::limit::{Bottleneck, LimitKind, headers};
 use super::point::{Burst, UdpPoint, UdpPointReport};
 use super::search::{MtuHole, TestPath, finding, hole, limit_with, limited};
 use crate::probe::TestDirection;

@@ -4,7 +4,7 @@
 //! [`TestPath`] is what they need of the two ends: a [`UdpClient`] with its server, or in tests a simulated path.
 
 use super::client::UdpClient;
-use super::losses::{Bottleneck, bottleneck, headers};
+use super::limit::{Bottleneck, bottleneck, headers};
 use super::point::{Burst, MAX_DATAGRAM, MIN_DATAGRAM, UdpPoint, UdpPointReport};
 use super::receiver::Exchange;
 use crate::probe::TestDirection;

@@ -2,7 +2,8 @@
 //! next.
 
 use crate::probe::TestDirection;
-use crate::probe::udp::losses::{Bottleneck, account};
+use crate::probe::udp::limit::Bottleneck;
+use crate::probe::udp::losses::account;
 use crate::probe::udp::point::{EndReport, Layer, LayerAccount, ReceivedReport, UdpPointReport};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Account, Arrived, Case, Cause, Counters, Diagnosis, Finding, Point, Setting};
