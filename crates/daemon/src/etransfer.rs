@@ -36,23 +36,16 @@ pub use options::{
     STALL_TIMEOUT, WRITE_TIMEOUT,
 };
 
-use crate::http::{Connections, Permit};
-use shared::{Counters, Shared, add};
+use crate::tcp_service::{Admitted, Connections, ServiceThreads, TcpPort, TcpService};
+use shared::{Counters, Shared};
 use site::Site;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::time::timeout;
 use transfer::Transfers;
 
-/// Time for calls to end when the service stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of threads that wait for disks.
 const MAX_BLOCKING_THREADS: usize = 320;
 
@@ -81,8 +74,7 @@ pub struct EtransferCounts {
 pub struct EtransferServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    service: TcpService,
 }
 
 impl EtransferServer {
@@ -92,49 +84,41 @@ impl EtransferServer {
     /// A port cannot be opened, a directory cannot be used, or a thread cannot be started.
     pub fn start(options: EtransferOptions, disks: &[PathBuf]) -> io::Result<Self> {
         let site = Arc::new(Site::open(&options, disks)?);
-        let (command, address) = listener(options.listen)?;
-        let (channel, data) = listener(options.data)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .max_blocking_threads(MAX_BLOCKING_THREADS)
-            .thread_name("etransfer")
-            .enable_all()
-            .build()?;
-        let (command, channel) = {
-            let _inside = runtime.enter();
-            (TcpListener::from_std(command)?, TcpListener::from_std(channel)?)
+        let open = |at| {
+            let allow = options.allow.clone();
+            TcpPort::open(at, Connections::only(allow, MAX_CONNECTIONS, MAX_PER_ADDRESS))
         };
+        let (command, channel) = (open(options.listen)?, open(options.data)?);
+        let address = command.address();
         let shared = Arc::new(Shared {
             site,
             transfers: Transfers::default(),
-            allow: options.allow,
             send_to: options.send_to,
-            data,
+            data: channel.address(),
             times: options.times,
-            commands: Connections::with(MAX_CONNECTIONS, MAX_PER_ADDRESS),
-            channels: Connections::with(MAX_CONNECTIONS, MAX_PER_ADDRESS),
+            ports: [&command, &channel].map(|port| Arc::clone(port.connections())),
             counters: Counters::default(),
         });
-        let (stop, stopped) = watch::channel(false);
-        let of_thread = Arc::clone(&shared);
-        let run = move || {
-            runtime.block_on(async {
-                tokio::join!(
-                    accept(&command, &of_thread, Channel::Command, stopped.clone()),
-                    accept(&channel, &of_thread, Channel::Data, stopped.clone()),
-                );
-            });
-            // A disk that hangs does not hold the end of the service up.
-            runtime.shutdown_timeout(Duration::ZERO);
-        };
-        let thread = std::thread::Builder::new().name("etransfer".into()).spawn(run)?;
-        Ok(Self { address, shared, stop, thread: Some(thread) })
+        // A disk that hangs does not hold the end of the service up.
+        let threads = ServiceThreads { name: "etransfer", blocking: MAX_BLOCKING_THREADS, ends_work: false };
+        let of_service = Arc::clone(&shared);
+        let service = TcpService::start(threads, move |stopped| async move {
+            let serve = |channel| {
+                let shared = Arc::clone(&of_service);
+                move |admitted| serve(admitted, Arc::clone(&shared), channel)
+            };
+            tokio::join!(
+                command.serve(stopped.clone(), serve(Channel::Command)),
+                channel.serve(stopped, serve(Channel::Data)),
+            );
+        })?;
+        Ok(Self { address, shared, service })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.service.is_running()
     }
 
     /// The address of the command channel, with the actual port.
@@ -153,11 +137,11 @@ impl EtransferServer {
     #[must_use]
     pub fn counts(&self) -> EtransferCounts {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Shared { commands, channels, counters, .. } = &*self.shared;
-        let ((open, full, _), (data_open, data_full, _)) = (commands.counts(), channels.counts());
+        let Shared { ports, counters, .. } = &*self.shared;
+        let [command, data] = ports.each_ref().map(|connections| connections.counts());
         EtransferCounts {
-            connections: (open + data_open) as u64,
-            refused: full + data_full + of(&counters.not_allowed),
+            connections: command.open + data.open,
+            refused: command.refused + data.refused,
             requests: of(&counters.requests),
             rejected: of(&counters.rejected),
             uploads: of(&counters.uploads),
@@ -168,76 +152,24 @@ impl EtransferServer {
     }
 }
 
-impl Drop for EtransferServer {
-    fn drop(&mut self) {
-        // If the service has ended, nobody needs the signal.
-        let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn listener(at: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
-    let failed = |error: io::Error| io::Error::new(error.kind(), format!("listen on {at}: {error}"));
-    let listener = std::net::TcpListener::bind(at).map_err(failed)?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     Command,
     Data,
 }
 
-/// Serves connections until `stopped` is set.
-async fn accept(
-    listener: &TcpListener,
-    shared: &Arc<Shared>,
-    channel: Channel,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let connections = match channel {
-        Channel::Command => &shared.commands,
-        Channel::Data => &shared.channels,
-    };
-    let mut serving = tokio::task::JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            _ = stopped.changed() => break,
-            Some(_) = serving.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, from)) = accepted else {
-            // Out of file descriptors: some become free when connections end.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        if !shared.allow.admits(from.ip()) {
-            add(&shared.counters.not_allowed, 1);
-            continue;
+/// Serves a connection until it ends, is closed for another, or the service stops.
+async fn serve(admitted: Admitted, shared: Arc<Shared>, channel: Channel) {
+    let Admitted { stream, permit, mut stopped, .. } = admitted;
+    let served = async {
+        match channel {
+            Channel::Command => session::serve(stream, &shared, &permit).await,
+            Channel::Data => channel::serve(stream, &shared, &permit).await,
         }
-        let Some(permit) = connections.enter(from.ip()) else { continue };
-        let (shared, mut stopped) = (Arc::clone(shared), stopped.clone());
-        serving.spawn(async move {
-            tokio::select! {
-                () = serve(stream, &shared, channel, &permit) => {}
-                () = permit.closed() => {}
-                _ = stopped.changed() => {}
-            }
-        });
-        connections.catch_up(&mut serving).await;
-    }
-    let all_end = async { while serving.join_next().await.is_some() {} };
-    let _ = timeout(SHUTDOWN_GRACE, all_end).await;
-}
-
-async fn serve(stream: TcpStream, shared: &Arc<Shared>, channel: Channel, permit: &Permit) {
-    let _ = stream.set_nodelay(true);
-    match channel {
-        Channel::Command => session::serve(stream, shared, permit).await,
-        Channel::Data => channel::serve(stream, shared, permit).await,
+    };
+    tokio::select! {
+        () = served => {}
+        () = permit.closed() => {}
+        _ = stopped.changed() => {}
     }
 }

@@ -1,9 +1,12 @@
-//! HTTP services: one TCP port, a separate thread, and the asynchronous part of serving.
+//! HTTP services: what is served on the connections of a port ([`tcp_service`](crate::tcp_service)), and for how long.
 //!
 //! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
-//! Limits: [`MAX_CONNECTIONS`] of [`connections`](self::connections); a connection has [`HEAD_TIMEOUT`] until its first request, and
+//! Limits: [`MAX_CONNECTIONS`] unless a service has others; a connection has [`HEAD_TIMEOUT`] until its first request, and
 //! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
 
+use crate::tcp_service::{
+    Admitted, Connections, Permit, SHUTDOWN_GRACE, ServiceThreads, TcpPort, TcpService,
+};
 use axum::extract::Request;
 use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
@@ -11,19 +14,14 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use skyhaul::admission::{ConnectionTable, TableFull};
 use skyhaul::io::host::descriptors;
 use skyhaul::io::lock::lock;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -41,8 +39,6 @@ pub const MAX_HEAD_BYTES: usize = 16 << 10;
 const WINDOW_BYTES: u32 = 64 << 10;
 /// Bytes that are read of a connection at a time, if it carries files.
 const FILE_BUFFER_BYTES: usize = 256 << 10;
-/// Time for running calls to end when the server stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of threads for blocking calls: one for each concurrent call (`ejfat::server::MAX_CALLS`), so that a call
 /// that waits for a disk does not take the thread of one that does not.
 const MAX_BLOCKING_THREADS: usize = 160;
@@ -53,8 +49,6 @@ pub const MAX_STREAMS: u32 = 32;
 pub const MAX_CONNECTIONS: usize = 4096;
 /// Maximum number of connections from one address.
 pub const MAX_PER_ADDRESS: usize = 1024;
-/// Maximum number of connections that have been told to close and are still open.
-const MAX_CLOSING: usize = 64;
 
 /// What the bodies of a service are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +74,7 @@ pub(crate) struct HttpService {
 /// A running service. It stops when dropped.
 pub(crate) struct HttpServer {
     address: SocketAddr,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    service: TcpService,
 }
 
 impl HttpServer {
@@ -91,37 +84,23 @@ impl HttpServer {
         listen: SocketAddr,
         beside: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<Self> {
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("listen on {listen}: {error}"));
-        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .max_blocking_threads(MAX_BLOCKING_THREADS)
-            .thread_name(site.name)
-            .enable_all()
-            .build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
-        let (stop, stopped) = watch::channel(false);
-        let name = site.name.to_owned();
-        let run = move || {
-            runtime.block_on(async move {
-                tokio::select! {
-                    () = accept(&listener, &site, stopped) => {}
-                    () = beside() => {}
-                }
-            });
-        };
-        let thread = std::thread::Builder::new().name(name).spawn(run)?;
-        Ok(Self { address, stop, thread: Some(thread) })
+        let port = TcpPort::open(listen, Arc::clone(&site.connections))?;
+        let address = port.address();
+        // Of files that arrive, nothing is visible before it is whole: a disk that hangs need not hold the end up.
+        let ends_work = site.carries == Carries::Calls;
+        let threads = ServiceThreads { name: site.name, blocking: MAX_BLOCKING_THREADS, ends_work };
+        let service = TcpService::start(threads, move |stopped| async move {
+            tokio::select! {
+                () = accept(port, site, stopped) => {}
+                () = beside() => {}
+            }
+        })?;
+        Ok(Self { address, service })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
     pub(crate) fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.service.is_running()
     }
 
     /// The address on which it listens, with the actual port.
@@ -130,117 +109,10 @@ impl HttpServer {
     }
 }
 
-impl Drop for HttpServer {
-    /// Waits for running calls, and stops.
-    fn drop(&mut self) {
-        // If the service has ended, nobody needs the signal.
-        let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// The open connections of a service, within its limits.
-#[derive(Debug)]
-pub(crate) struct Connections {
-    total: usize,
-    inner: Mutex<Open>,
-    refused: AtomicU64,
-    displaced: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Open {
-    table: ConnectionTable<Arc<Notify>>,
-    /// Connections in the table, and those that have been told to close.
-    count: usize,
-}
-
-/// The admission of an open connection. It counts until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    id: u64,
-    connections: Arc<Connections>,
-    close: Arc<Notify>,
-}
-
-impl Connections {
-    /// [`MAX_CONNECTIONS`], or half of the files that this process may open; [`MAX_PER_ADDRESS`] from one address.
-    pub(crate) fn new() -> Arc<Connections> {
-        Connections::with(MAX_CONNECTIONS.min(descriptors::limit() / 2).max(1), MAX_PER_ADDRESS)
-    }
-
-    pub(crate) fn with(total: usize, per_address: usize) -> Arc<Connections> {
-        let inner = Mutex::new(Open { table: ConnectionTable::new(total, per_address), count: 0 });
-        let (refused, displaced) = Default::default();
-        Arc::new(Connections { total, inner, refused, displaced })
-    }
-
-    /// Admits a connection from this address if there is room, or another can be closed for it.
-    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Option<Permit> {
-        let mut open = self.locked();
-        match open.table.displaced(from) {
-            Ok(None) => {}
-            Ok(Some(id)) => {
-                open.table.remove(id).inspect(|close| close.notify_one());
-                self.displaced.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(TableFull) => {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return None;
-            }
-        }
-        let close = Arc::new(Notify::new());
-        open.count += 1;
-        let id = open.table.insert(from, Arc::clone(&close));
-        Some(Permit { id, connections: Arc::clone(self), close })
-    }
-
-    /// Whether too many connections are closing to accept more at the moment.
-    fn is_behind(&self) -> bool {
-        self.locked().count >= self.total + MAX_CLOSING
-    }
-
-    /// Waits while too many connections are closing to accept more.
-    pub(crate) async fn catch_up(&self, serving: &mut tokio::task::JoinSet<()>) {
-        while self.is_behind() {
-            tokio::select! {
-                _ = serving.join_next() => {}
-                () = tokio::time::sleep(Duration::from_millis(1)) => {}
-            }
-        }
-    }
-
-    /// Returns how many connections are open, were refused, and were closed for others.
-    pub(crate) fn counts(&self) -> (usize, u64, u64) {
-        let open = self.locked().count;
-        (open, self.refused.load(Ordering::Relaxed), self.displaced.load(Ordering::Relaxed))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Open> {
-        lock(&self.inner)
-    }
-}
-
-impl Permit {
-    /// Sets whether the last request showed a valid token.
-    pub(crate) fn prove(&self, proven: bool) {
-        self.connections.locked().table.prove(self.id, proven);
-    }
-
-    /// Waits until the connection is to be closed for another.
-    pub(crate) async fn closed(&self) {
-        self.close.notified().await;
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let mut open = self.connections.locked();
-        open.table.remove(self.id);
-        open.count -= 1;
-    }
+/// Connections of a service without limits of its own: [`MAX_CONNECTIONS`], or half of the files that this process may open;
+/// [`MAX_PER_ADDRESS`] from one address.
+pub(crate) fn usual_connections() -> Arc<Connections> {
+    Connections::with(MAX_CONNECTIONS.min(descriptors::limit() / 2).max(1), MAX_PER_ADDRESS)
 }
 
 /// What answers the requests of one connection.
@@ -306,24 +178,13 @@ async fn asked(Extension(connection): Extension<Arc<Connection>>, request: Reque
 }
 
 /// Serves connections until it is told to stop.
-async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::Receiver<bool>) {
-    let router = site.router.clone().layer(from_fn(asked));
-    let mut serving = tokio::task::JoinSet::new();
-    loop {
-        let stream = tokio::select! {
-            _ = stopped.changed() => break,
-            Some(_) = serving.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, from)) = stream else {
-            // Out of file descriptors: some become free when connections end.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let Some(permit) = site.connections.enter(from.ip()) else { continue };
+async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>) {
+    let router = site.router.layer(from_fn(asked));
+    let serve = |admitted: Admitted| {
+        let Admitted { stream, peer, permit, stopped } = admitted;
         let connection = Arc::new(Connection {
             local: stream.local_addr().ok(),
-            peer: from,
+            peer,
             tls: site.tls.is_some(),
             permit,
             begun: Instant::now(),
@@ -331,18 +192,16 @@ async fn accept(listener: &TcpListener, site: &HttpService, mut stopped: watch::
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
-        let (tls, carries, stopped) = (site.tls.clone(), site.carries, stopped.clone());
-        serving.spawn(async move {
+        let (tls, carries) = (site.tls.clone(), site.carries);
+        async move {
             tokio::select! {
                 () = enter(stream, tls, (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}
                 () = connection.silent() => {}
             }
-        });
-        site.connections.catch_up(&mut serving).await;
-    }
-    let all_end = async { while serving.join_next().await.is_some() {} };
-    let _ = timeout(SHUTDOWN_GRACE, all_end).await;
+        }
+    };
+    port.serve(stopped, serve).await;
 }
 
 /// Serves a connection, with or without TLS.
@@ -352,7 +211,6 @@ async fn enter(
     service: (Answering, Carries),
     stopped: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
     match tls {
         None => serve(stream, service, stopped).await,
         Some(tls) => {
@@ -395,29 +253,5 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             serving.as_mut().graceful_shutdown();
             let _ = timeout(SHUTDOWN_GRACE, serving).await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn enter(all: &Arc<Connections>, last: u8) -> Option<Permit> {
-        all.enter([10, 0, 0, last].into())
-    }
-
-    #[test]
-    fn a_displaced_connection_counts_until_it_is_closed() {
-        let all = Connections::with(4, 2);
-        let proven: Vec<Permit> = (0..4).map(|n| enter(&all, n / 2).unwrap()).collect();
-        proven.iter().for_each(|permit| permit.prove(true));
-        assert!(enter(&all, 0).is_none() && enter(&all, 7).is_none());
-        proven[1].prove(false);
-        let new = enter(&all, 7).unwrap();
-        let open = |permit: &Permit| all.locked().table.get(permit.id).is_some();
-        assert!(!open(&proven[1]) && open(&proven[0]) && open(&new));
-        assert_eq!(all.counts(), (5, 2, 1));
-        drop((proven, new));
-        assert_eq!(all.counts().0, 0);
     }
 }

@@ -33,6 +33,7 @@ mod rights;
 pub mod schedule;
 mod served;
 pub mod station;
+mod tcp_service;
 mod tls;
 pub mod tokens;
 pub mod vsi;

@@ -9,7 +9,7 @@
 //!
 //! Limits: those of every service here. Other paths are not found.
 
-use super::http::{Carries, Connections, HttpServer, HttpService};
+use super::http::{Carries, HttpServer, HttpService, usual_connections};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -44,7 +44,7 @@ impl Server {
             carries: Carries::Calls,
             router,
             tls: None,
-            connections: Connections::new(),
+            connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
     }
@@ -74,7 +74,7 @@ mod tests {
             carries: Carries::Calls,
             router: Router::new(),
             tls: None,
-            connections: Connections::new(),
+            connections: usual_connections(),
         };
         let beside = || async {
             let _ = ends.await;

@@ -27,7 +27,7 @@ pub use shared::{
     WRITE_TIMEOUT,
 };
 
-use crate::http::Connections;
+use crate::tcp_service::{Admitted, Connections, ServiceThreads, TcpPort, TcpService};
 use connection::serve;
 use shared::{Shared, duration, now};
 use skyhaul::io::lock::lock;
@@ -37,16 +37,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The port of the field.
 pub const DEFAULT_PORT: u16 = 2620;
-/// Time for actions that run when the service stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+/// Threads that wait for something else than a socket.
+const MAX_BLOCKING_THREADS: usize = 512;
 
 /// Where a [`VsiServer`] listens, and to whom.
 #[derive(Clone, Debug)]
@@ -75,8 +71,7 @@ pub struct VsiServerCounts {
 pub struct VsiServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    service: TcpService,
 }
 
 impl VsiServer {
@@ -85,43 +80,31 @@ impl VsiServer {
     /// # Errors
     /// The port cannot be opened, or a thread not started.
     pub fn start<S: VsiStation>(station: Arc<S>, options: VsiOptions) -> io::Result<Self> {
-        let listen = options.listen;
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("listen on {listen}: {error}"));
-        let listener = std::net::TcpListener::bind(listen).map_err(failed)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("station-vsi")
-            .enable_all()
-            .build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
+        let connections = Connections::only(options.allow, MAX_CONNECTIONS, MAX_PER_ADDRESS);
+        let port = TcpPort::open(options.listen, Arc::clone(&connections))?;
+        let address = port.address();
         let shared = Arc::new(Shared {
             runtimes: Mutex::default(),
-            connections: Connections::with(MAX_CONNECTIONS, MAX_PER_ADDRESS),
-            not_allowed: AtomicU64::new(0),
+            connections,
             requests: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             next_connection: AtomicU64::new(1),
         });
-        let (stop, stopped) = watch::channel(false);
-        let of_thread = Arc::clone(&shared);
-        let run = move || {
-            runtime.block_on(accept(&listener, &station, &of_thread, &options.allow, stopped));
-            // A disk that hangs does not hold the end of the service up.
-            runtime.shutdown_timeout(Duration::ZERO);
-        };
-        let thread = std::thread::Builder::new().name("station-vsi".into()).spawn(run)?;
-        Ok(Self { address, shared, stop, thread: Some(thread) })
+        let of_service = Arc::clone(&shared);
+        // A disk that hangs does not hold the end of the service up.
+        let threads =
+            ServiceThreads { name: "station-vsi", blocking: MAX_BLOCKING_THREADS, ends_work: false };
+        let service = TcpService::start(threads, move |stopped| async move {
+            port.serve(stopped, |admitted| converse(admitted, Arc::clone(&station), Arc::clone(&of_service)))
+                .await;
+        })?;
+        Ok(Self { address, shared, service })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.service.is_running()
     }
 
     /// The address on which it listens, with the actual port.
@@ -133,10 +116,10 @@ impl VsiServer {
     /// Returns its counts.
     #[must_use]
     pub fn counts(&self) -> VsiServerCounts {
-        let (open, full, _) = self.shared.connections.counts();
+        let counts = self.shared.connections.counts();
         VsiServerCounts {
-            connections: open as u64,
-            refused: full + self.shared.not_allowed.load(Ordering::Relaxed),
+            connections: counts.open,
+            refused: counts.refused,
             requests: self.shared.requests.load(Ordering::Relaxed),
             rejected: self.shared.rejected.load(Ordering::Relaxed),
         }
@@ -148,60 +131,19 @@ impl VsiServer {
     }
 }
 
-impl Drop for VsiServer {
-    fn drop(&mut self) {
-        // If the service has ended, nobody needs the signal.
-        let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+/// Serves a connection until it ends, is closed for another, or the service stops; then ends what it controlled.
+async fn converse<S: VsiStation>(admitted: Admitted, station: Arc<S>, shared: Arc<Shared>) {
+    let Admitted { stream, permit, mut stopped, .. } = admitted;
+    let mut dialogue = VsiDialogue::new(shared.next_connection.fetch_add(1, Ordering::Relaxed));
+    tokio::select! {
+        () = serve(stream, &mut dialogue, &*station, &shared, &permit) => {}
+        () = permit.closed() => {}
+        _ = stopped.changed() => {}
     }
-}
-
-/// Serves connections until it is told to stop.
-async fn accept<S: VsiStation>(
-    listener: &TcpListener,
-    station: &Arc<S>,
-    shared: &Arc<Shared>,
-    allow: &AllowList,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let mut serving = tokio::task::JoinSet::new();
-    let connections = &shared.connections;
-    loop {
-        let accepted = tokio::select! {
-            _ = stopped.changed() => break,
-            Some(_) = serving.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, from)) = accepted else {
-            // Out of file descriptors: some become free when connections end.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        if !allow.admits(from.ip()) {
-            shared.not_allowed.fetch_add(1, Ordering::Relaxed);
-            continue;
-        }
-        let Some(permit) = shared.connections.enter(from.ip()) else { continue };
-        let (station, shared, mut stopped) = (Arc::clone(station), Arc::clone(shared), stopped.clone());
-        serving.spawn(async move {
-            let id = shared.next_connection.fetch_add(1, Ordering::Relaxed);
-            let mut dialogue = VsiDialogue::new(id);
-            tokio::select! {
-                () = serve(stream, &mut dialogue, &*station, &shared, &permit) => {}
-                () = permit.closed() => {}
-                _ = stopped.changed() => {}
-            }
-            let stops = dialogue.close(&mut lock(&shared.runtimes));
-            for action in stops {
-                let deadline = duration(action.deadline());
-                // It is carried out without being waited for, too.
-                let _ = timeout(deadline, station.carry_out(action)).await;
-            }
-        });
-        connections.catch_up(&mut serving).await;
+    let stops = dialogue.close(&mut lock(&shared.runtimes));
+    for action in stops {
+        let deadline = duration(action.deadline());
+        // It is carried out without being waited for, too.
+        let _ = timeout(deadline, station.carry_out(action)).await;
     }
-    let all_end = async { while serving.join_next().await.is_some() {} };
-    let _ = timeout(SHUTDOWN_GRACE, all_end).await;
 }

@@ -51,7 +51,7 @@ pub use copies::CopyLimits;
 pub use inspection::{TokenInspection, inspect_token};
 pub use issuers::{OwnTokens, TokenIssuer};
 
-use crate::http::{Carries, Connection, Connections, HttpServer, HttpService, MAX_HEAD_BYTES};
+use crate::http::{Carries, Connection, HttpServer, HttpService, MAX_HEAD_BYTES};
 use crate::remote::authorities::Authorities;
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
@@ -59,6 +59,7 @@ use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
 use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
+use crate::tcp_service::Connections;
 use crate::tokens::Use;
 use access::{Access, AccessControl};
 use axum::body::{Body, HttpBody};

@@ -12,10 +12,10 @@ use super::options::{CONFIRM_TIMEOUT, EtransferTimes};
 use super::shared::{Shared, add};
 use super::site::{DownloadOrder, UploadOrder};
 use super::transfer::{Order, Transfer};
-use crate::http::Permit;
 use crate::remote::failure::{Failure, plain};
 use crate::remote::outgoing::{BodyReader, FileBody, Part};
 use crate::served::resumable::ResumableUpload;
+use crate::tcp_service::Permit;
 use axum::body::{Bytes, HttpBody};
 use skyhaul_core::balance::AllowList;
 use skyhaul_core::etransfer::{

@@ -7,7 +7,7 @@ use super::channel::{on_disk, send_to};
 use super::options::WRITE_TIMEOUT;
 use super::shared::{Shared, add};
 use super::transfer::{Order, Transfer};
-use crate::http::Permit;
+use crate::tcp_service::Permit;
 use skyhaul_core::etransfer::{
     EtransferLines, EtransferRequest, LineTooLong, PROTOCOL_VERSION, SendOutcome, UploadMode,
 };

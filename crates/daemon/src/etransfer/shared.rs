@@ -3,7 +3,7 @@
 use super::options::EtransferTimes;
 use super::site::Site;
 use super::transfer::Transfers;
-use crate::http::Connections;
+use crate::tcp_service::Connections;
 use skyhaul_core::balance::AllowList;
 use skyhaul_core::etransfer::{DataProtocol, EtransferAddress};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) not_allowed: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) uploads: AtomicU64,
@@ -29,13 +28,12 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
 pub(super) struct Shared {
     pub(super) site: Arc<Site>,
     pub(super) transfers: Transfers,
-    pub(super) allow: AllowList,
     pub(super) send_to: AllowList,
     /// Where the data channel is.
     pub(super) data: SocketAddr,
     pub(super) times: EtransferTimes,
-    pub(super) commands: Arc<Connections>,
-    pub(super) channels: Arc<Connections>,
+    /// The connections of the command and of the data channel.
+    pub(super) ports: [Arc<Connections>; 2],
     pub(super) counters: Counters,
 }
 

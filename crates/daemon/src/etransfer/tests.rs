@@ -6,7 +6,7 @@ use skyhaul_core::balance::Prefix;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream as Stream};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct Served {
     server: EtransferServer,

@@ -12,7 +12,7 @@
 use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
 use super::routes::{Call, ROUTES, openapi};
 use super::{StationService, json, metrics};
-use crate::http::{Carries, Connection, Connections, HttpServer, HttpService};
+use crate::http::{Carries, Connection, HttpServer, HttpService, usual_connections};
 use crate::rights::{Denied, Rights};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{RawPathParams, RawQuery, Request, State};
@@ -97,7 +97,7 @@ impl StationApi {
             carries: Carries::Calls,
             router: router(&state),
             tls: None,
-            connections: Connections::new(),
+            connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
     }

@@ -3,7 +3,7 @@
 use super::shared::{
     FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, Shared, VsiStation, WRITE_TIMEOUT, duration, now,
 };
-use crate::http::Permit;
+use crate::tcp_service::Permit;
 use skyhaul::io::lock::lock;
 use skyhaul_core::vsi::{VsiDialogue, VsiDialogueCounts, VsiLine, VsiLines, VsiOutput};
 use std::collections::VecDeque;
@@ -35,7 +35,6 @@ pub(super) async fn serve<S: VsiStation>(
     shared: &Shared,
     permit: &Permit,
 ) {
-    let _ = stream.set_nodelay(true);
     let counted = VsiDialogueCounts::default();
     // A client that has gone needs no answer.
     let _ = Conversation { stream, dialogue, station, shared, permit, counted }.run().await;

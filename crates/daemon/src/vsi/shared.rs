@@ -1,6 +1,6 @@
 //! What connections share: limits, the station and the runtimes.
 
-use crate::http::Connections;
+use crate::tcp_service::Connections;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::vsi::{VsiAction, VsiOutcome, VsiRuntimes, VsiView};
 use std::sync::atomic::AtomicU64;
@@ -33,7 +33,6 @@ pub trait VsiStation: Send + Sync + 'static {
 pub(super) struct Shared {
     pub(super) runtimes: Mutex<VsiRuntimes>,
     pub(super) connections: Arc<Connections>,
-    pub(super) not_allowed: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) next_connection: AtomicU64,

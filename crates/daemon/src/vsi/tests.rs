@@ -5,6 +5,7 @@ use skyhaul_core::balance::Prefix;
 use skyhaul_core::vsi::{VsiAction, VsiDisk, VsiOutcome, VsiRecording, VsiScan, VsiView};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 /// A station that records nothing, and does what it is asked.
 #[derive(Default)]

@@ -14,7 +14,8 @@
 
 use super::super::api::{Api, Caller, Refusal, RefusalKind, ServerAddress};
 use super::super::registry::token::KnownToken;
-use crate::http::{Connection, Connections};
+use crate::http::{Connection, usual_connections};
+use crate::tcp_service::Connections;
 use axum::Extension;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
@@ -46,7 +47,7 @@ pub(super) struct ServerState {
 
 impl ServerState {
     pub(super) fn new(api: Arc<Api>) -> ServerState {
-        ServerState { api, calls: Arc::new(Calls::new()), connections: Connections::new() }
+        ServerState { api, calls: Arc::new(Calls::new()), connections: usual_connections() }
     }
 
     /// Calls the API, and counts the call by its result.

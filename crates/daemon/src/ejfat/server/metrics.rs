@@ -3,6 +3,7 @@
 use super::super::api::Names;
 use super::calls::ServerState;
 use crate::metrics::CONTENT_TYPE_TEXT;
+use crate::tcp_service::ConnectionCounts;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -58,7 +59,7 @@ fn text(door: &ServerState) -> String {
     single("sessions", Kind::Gauge, "Registered workers.", &sessions);
     let help = "Packets at the default port from clients that ignore the port in EJFAT_URI.";
     single("wrong_instance_packets_total", Kind::Counter, help, &api.strays());
-    let (open, away, closed) = door.connections.counts();
+    let ConnectionCounts { open, refused: away, displaced: closed } = door.connections.counts();
     single("connections", Kind::Gauge, "Open connections.", &open);
     single("connections_refused_total", Kind::Counter, "Connections refused because of the limits.", &away);
     let help = "Connections without a valid token that were closed for newer ones.";
