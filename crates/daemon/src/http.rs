@@ -4,6 +4,7 @@
 //! Limits: [`MAX_CONNECTIONS`] unless a service has others; a connection has [`HEAD_TIMEOUT`] until its first request, and
 //! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
 
+use crate::client_certificates::{ClientAuthorities, ShownCertificate};
 use crate::tcp_service::{
     Admitted, Connections, Permit, SHUTDOWN_GRACE, ServiceThreads, TcpPort, TcpService,
 };
@@ -18,7 +19,7 @@ use skyhaul::io::host::descriptors;
 use skyhaul::io::lock::lock;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -68,6 +69,8 @@ pub(crate) struct HttpService {
     /// Its routes.
     pub(crate) router: Router,
     pub(crate) tls: Option<TlsAcceptor>,
+    /// Whose certificates are judged, where `tls` asks clients for them.
+    pub(crate) clients: Option<Arc<ClientAuthorities>>,
     pub(crate) connections: Arc<Connections>,
 }
 
@@ -123,6 +126,7 @@ pub(crate) struct Connection {
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: SocketAddr,
     pub(crate) tls: bool,
+    certificate: OnceLock<ShownCertificate>,
     permit: Permit,
     begun: Instant,
     asked: Mutex<Asked>,
@@ -140,6 +144,11 @@ impl Connection {
     pub(crate) fn prove(&self, proved: bool) {
         lock(&self.asked).proved = proved;
         self.permit.prove(proved);
+    }
+
+    /// The certificate that the client showed, if it was asked and has one.
+    pub(crate) fn certificate(&self) -> Option<&ShownCertificate> {
+        self.certificate.get()
     }
 
     /// Notes that the peer uses the connection now.
@@ -186,16 +195,17 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
             local: stream.local_addr().ok(),
             peer,
             tls: site.tls.is_some(),
+            certificate: OnceLock::new(),
             permit,
             begun: Instant::now(),
             asked: Mutex::default(),
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
-        let (tls, carries) = (site.tls.clone(), site.carries);
+        let (tls, carries) = (site.tls.clone().map(|tls| (tls, site.clients.clone())), site.carries);
         async move {
             tokio::select! {
-                () = enter(stream, tls, (service, carries), stopped) => {}
+                () = enter((stream, &connection), tls, (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}
                 () = connection.silent() => {}
             }
@@ -206,19 +216,27 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
 
 /// Serves a connection, with or without TLS.
 async fn enter(
-    stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    (stream, connection): (TcpStream, &Connection),
+    tls: Option<(TlsAcceptor, Option<Arc<ClientAuthorities>>)>,
     service: (Answering, Carries),
     stopped: watch::Receiver<bool>,
 ) {
     match tls {
         None => serve(stream, service, stopped).await,
-        Some(tls) => {
-            // A client whose handshake fails knows the reason; it is not logged here, because there may be many.
-            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+        Some((tls, clients)) => match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let chain = stream.get_ref().1.peer_certificates();
+                if let Some((clients, chain)) = clients.zip(chain) {
+                    let _ = connection.certificate.set(clients.judge(chain));
+                }
                 serve(stream, service, stopped).await;
             }
-        }
+            // A client whose handshake fails knows the reason; only what concerns certificates that were asked for is noted.
+            Ok(Err(error)) => {
+                clients.inspect(|clients| clients.note_failure(connection.peer.ip(), &error));
+            }
+            Err(_) => {}
+        },
     }
 }
 

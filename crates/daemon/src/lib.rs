@@ -24,10 +24,12 @@ pub mod ejfat {
     pub mod proto;
     pub mod worker;
 }
+mod client_certificates;
 pub mod etransfer;
 pub mod etransfer_copy;
 mod http;
 pub mod metrics;
+mod notes;
 mod remote;
 mod rights;
 pub mod schedule;

@@ -44,6 +44,7 @@ impl Server {
             carries: Carries::Calls,
             router,
             tls: None,
+            clients: None,
             connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
@@ -74,6 +75,7 @@ mod tests {
             carries: Carries::Calls,
             router: Router::new(),
             tls: None,
+            clients: None,
             connections: usual_connections(),
         };
         let beside = || async {

@@ -21,7 +21,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{Error, ServerConfig};
 
@@ -39,7 +40,12 @@ pub struct TlsFiles {
 
 impl TlsFiles {
     /// Reads the files, for a service that speaks these protocols (RFC 7301), the preferred one first.
-    pub(crate) fn acceptor(&self, protocols: &[&str]) -> io::Result<TlsAcceptor> {
+    /// Clients are asked for certificates if there is a verifier for them.
+    pub(crate) fn acceptor(
+        &self,
+        protocols: &[&str],
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> io::Result<TlsAcceptor> {
         let renewed = RenewedKey {
             state: Mutex::new(KeyState {
                 stamps: self.stamps(),
@@ -51,7 +57,7 @@ impl TlsFiles {
         let config = || -> Result<ServerConfig, Error> {
             let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_safe_default_protocol_versions()?
-                .with_no_client_auth()
+                .with_client_cert_verifier(clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
                 .with_cert_resolver(Arc::new(renewed));
             config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
             Ok(config)

@@ -18,7 +18,7 @@ mod web_keys;
 
 pub(crate) use error::TokenError;
 pub use own::{MAX_LIFETIME, TokenClaims, TokenKey};
-pub(crate) use scope::Use;
+pub(crate) use scope::{Grants, Use};
 pub(crate) use signed::{SignedToken, parts};
 pub(crate) use verdict::{Holder, IssuerRules};
 pub(crate) use web_keys::WebKeys;

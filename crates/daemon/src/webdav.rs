@@ -14,6 +14,7 @@
 //! | `receiving`, `changes`, `listing` | PUT; MKCOL, DELETE, MOVE, COPY; PROPFIND |
 //! | `third_party`, `pulling`, `streams`, `pushing` | COPY with another server, by the client in `remote` |
 //! | `markers`, `copies` | what is said of a copy, how many run |
+//! | `subjects` | what holders of certificates may do |
 //! | `access`, `issuers`, `kept_keys`, `inspection` | what a request may do, by the scopes of its token; the keys of issuers; what a token would be worth |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -42,6 +43,7 @@ mod receiving;
 mod scans;
 mod sending;
 mod streams;
+mod subjects;
 mod third_party;
 
 pub use crate::remote::addresses::{AddressBlock, BadAddressBlock};
@@ -50,7 +52,9 @@ pub use crate::tls::TlsFiles;
 pub use copies::CopyLimits;
 pub use inspection::{TokenInspection, inspect_token};
 pub use issuers::{OwnTokens, TokenIssuer};
+pub use subjects::{CertificateClient, ClientCertificates};
 
+use crate::client_certificates::ClientAuthorities;
 use crate::http::{Carries, Connection, HttpServer, HttpService, MAX_HEAD_BYTES};
 use crate::remote::authorities::Authorities;
 use crate::remote::failure::Failure;
@@ -87,6 +91,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use subjects::Subjects;
 use third_party::CopyOrder;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -129,6 +134,8 @@ pub struct WebDavOptions {
     pub record_uploads: bool,
     /// The certificate; without one, everything is sent in plain text.
     pub tls: Option<TlsFiles>,
+    /// Certificates of clients, and what they allow; without them, none is asked for.
+    pub client_certificates: Option<ClientCertificates>,
     /// Copies between this server and others.
     pub copy: ThirdPartyOptions,
     /// Issuers whose tokens are accepted beside the token of this server.
@@ -175,7 +182,15 @@ impl WebDavServer {
         }
         let issuers =
             Arc::new(Issuers::open(&options.issuers, options.own_tokens.as_ref(), options.state.as_deref())?);
-        let rights = match issuers.is_empty() {
+        let (clients, subjects) = match &options.client_certificates {
+            None => (None, None),
+            Some(of) => {
+                let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, format!("client: {why}"));
+                let subjects = Subjects::read(&of.clients).map_err(invalid)?;
+                (Some(ClientAuthorities::open(&of.authorities, of.required)?), Some(subjects))
+            }
+        };
+        let rights = match issuers.is_empty() && clients.is_none() {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
         };
@@ -184,7 +199,7 @@ impl WebDavServer {
             site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let door = Arc::new(Door {
-            access: AccessControl::new(rights, Arc::clone(&issuers)),
+            access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
             roots: roots.collect::<io::Result<_>>()?,
             recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec(), site))),
             memory: HeapMemory::new(MEMORY_BYTES),
@@ -204,14 +219,25 @@ impl WebDavServer {
             stall: options.copy.stall,
         });
         let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
+        let asking = clients.as_ref().map(ClientAuthorities::asking);
         let site = HttpService {
             name: "webdav",
             carries: Carries::Files,
             router: Router::new().fallback(handle).with_state(door),
-            tls: options.tls.as_ref().map(|files| files.acceptor(&["http/1.1"])).transpose()?,
+            tls: options.tls.as_ref().map(|files| files.acceptor(&["http/1.1"], asking)).transpose()?,
+            clients: clients.clone(),
             connections: Connections::with(total, MAX_PER_ADDRESS),
         };
-        HttpServer::start(site, options.listen, || issuers.keep_fresh()).map(Self)
+        let beside = move || async move {
+            let authorities = async {
+                match clients {
+                    Some(clients) => clients.keep_fresh().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::join!(issuers.keep_fresh(), authorities);
+        };
+        HttpServer::start(site, options.listen, beside).map(Self)
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -367,7 +393,7 @@ async fn handle(
             let whole = (&head.method, &head.uri, &head.headers);
             answer(&door, &connection, &access, whole, &mut body)
                 .await
-                .inspect_err(|failure| door.access.note_refusal(&access, request, failure))
+                .map_err(|failure| door.access.note_refusal(&access, request, failure))
         }
     };
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);

@@ -134,6 +134,11 @@ fn say_files(config: &HttpConfig, server: &WebDavServer) {
     for issuer in &config.options.issuers {
         say!("  tokens of {} hold from {}", issuer.url, issuer.base_path);
     }
+    if let Some(of) = &config.options.client_certificates {
+        let (how, clients) = (if of.required { "required" } else { "optional" }, of.clients.len() as u64);
+        let authorities = crate::print::name(&of.authorities);
+        say!("  certificates of {authorities} are {how}; rights for {}", counted(clients, "subject"));
+    }
     if !is_encrypted && !server.address().ip().to_canonical().is_loopback() {
         let hint = Hint("set `certificate` and `key` of [http], or listen on 127.0.0.1");
         crate::print::note(&format!("clients send the token and files over the network in plain text{hint}"));

@@ -11,6 +11,7 @@ mod balance;
 mod balancer;
 mod books;
 mod campaign;
+mod certificates;
 mod control;
 mod copied;
 mod device;

@@ -1,6 +1,6 @@
 //! What bearer tokens of issuers allow: each token with each request, and the code that must come.
 
-mod signer;
+pub(crate) mod signer;
 
 use self::signer::{Signer, message, soon};
 use crate::site::{Site, run, wait_for};

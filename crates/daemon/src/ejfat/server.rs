@@ -69,7 +69,7 @@ impl Server {
         tls: Option<&TlsFiles>,
         wrong: impl Fn(String) + Send + 'static,
     ) -> io::Result<Server> {
-        let tls = tls.map(|files| files.acceptor(&["h2", "http/1.1"])).transpose()?;
+        let tls = tls.map(|files| files.acceptor(&["h2", "http/1.1"], None)).transpose()?;
         let door = ServerState::new(api);
         let rights = |speech| from_fn_with_state((door.clone(), speech), check);
         let rest = rest::routes(&door).route_layer(rights(Protocol::Rest));
@@ -82,6 +82,7 @@ impl Server {
             carries: Carries::Calls,
             router,
             tls,
+            clients: None,
             connections: Arc::clone(&door.connections),
         };
         let beside = move || async move { door.turns(&wrong).await };

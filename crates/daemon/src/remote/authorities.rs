@@ -19,7 +19,7 @@ impl Authorities<'_> {
     ///
     /// # Errors
     /// The path holds no authority.
-    pub(super) fn roots(self) -> io::Result<RootCertStore> {
+    pub(crate) fn roots(self) -> io::Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         let path = match self {
             Self::InPlaceOfSystem(path) | Self::BesidesSystem(path) => path,

@@ -72,6 +72,11 @@ impl Failure {
             && self.headers.iter().any(|(name, _)| name == axum::http::header::WWW_AUTHENTICATE)
     }
 
+    /// The same refusal, of one that showed a certificate and no token.
+    pub(crate) fn of_certificate(self) -> Self {
+        Self { text: self.text.replace("the token has", "the subject of the certificate has"), ..self }
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         self.status == 404
     }

@@ -97,6 +97,7 @@ impl StationApi {
             carries: Carries::Calls,
             router: router(&state),
             tls: None,
+            clients: None,
             connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)

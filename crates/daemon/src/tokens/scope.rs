@@ -11,6 +11,7 @@
 
 use super::error::{Profile, TokenError};
 use crate::remote::request_path::RequestPath;
+use skyhaul::core::hint::Hint;
 
 /// Most scopes of a token.
 const MAX_SCOPES: usize = 256;
@@ -89,6 +90,23 @@ impl Grants {
             all.push(Grant { right, path: base.join(&path), is_directory });
         }
         Ok(Self { all, base_names: base.names().len() })
+    }
+
+    /// Reads scopes of the configuration, as tokens of the WLCG profile have them, with paths from `/`.
+    ///
+    /// # Errors
+    /// One of them is none.
+    pub(crate) fn of_scopes(scopes: &[String]) -> Result<Self, String> {
+        let parse = |scope: &str| Self::parse(scope, Profile::Wlcg, &RequestPath::default());
+        for scope in scopes {
+            if !parse(scope).is_ok_and(|one| one.all.len() == 1) {
+                return Err(format!(
+                    "`{scope}` is no scope{}",
+                    Hint("storage.read:/PATH, storage.create:/PATH or storage.modify:/PATH")
+                ));
+            }
+        }
+        parse(&scopes.join(" ")).map_err(|_| format!("more than {MAX_SCOPES} scopes"))
     }
 
     /// Whether nothing is granted.

@@ -3,32 +3,32 @@
 //! ```text
 //!   Authorization ─▶ the token of this server ─▶ everything
 //!                └─▶ a token of an issuer ─▶ what its scopes allow at the path of the request
+//!   none ─▶ the certificate of the connection ─▶ what the scopes of its subject allow
 //! ```
+//!
+//! A token that is given decides alone: a certificate adds nothing to it, and does not replace one that does not hold.
 //!
 //! Refusals are noted for the operator, at most ten in ten seconds, without the token.
 
 use super::issuers::Issuers;
+use super::subjects::Subjects;
+use crate::client_certificates::RefusedCertificate;
 use crate::http::Connection;
+use crate::notes::Notes;
 use crate::remote::failure::{Failure, scope_failure};
 use crate::remote::request_path::RequestPath;
 use crate::rights::{Denied, Rights, bearer};
-use crate::tokens::{Holder, TokenError, Use};
-use axum::http::header::WWW_AUTHENTICATE;
+use crate::tokens::{Grants, Holder, TokenError, Use};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, Uri};
-use skyhaul::auth::{TokenHash, redacted};
-use skyhaul::io::lock::lock;
-use skyhaul::io::say;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// Refusals that are noted in a time, and that time.
-const NOTED_REFUSALS: u32 = 10;
-const NOTED_INTERVAL: Duration = Duration::from_secs(10);
+use skyhaul::auth::TokenHash;
+use std::sync::Arc;
 
 /// Who may use this server.
 pub(super) struct AccessControl {
     rights: Rights,
     issuers: Arc<Issuers>,
+    subjects: Option<Subjects>,
     notes: Notes,
 }
 
@@ -38,11 +38,14 @@ pub(super) enum Access {
     Full(Option<TokenHash>),
     /// What its token says.
     Scoped(Holder),
+    /// What the configuration says of the subject of its certificate, as the grid writes it.
+    Certified(String, Arc<Grants>),
 }
 
 impl AccessControl {
-    pub(super) fn new(rights: Rights, issuers: Arc<Issuers>) -> Self {
-        Self { rights, issuers, notes: Notes::default() }
+    /// `subjects`: what holders of certificates may do, if clients are asked for them.
+    pub(super) fn new(rights: Rights, issuers: Arc<Issuers>, subjects: Option<Subjects>) -> Self {
+        Self { rights, issuers, subjects, notes: Notes::default() }
     }
 
     /// Decides what a request may do.
@@ -58,6 +61,11 @@ impl AccessControl {
             Err(denied @ Denied::ForeignSite) => return Err(Failure::new(403, denied)),
             Err(denied @ Denied::NoToken) => denied,
         };
+        if !headers.contains_key(AUTHORIZATION)
+            && let Some(access) = self.by_certificate(connection, (method, uri))
+        {
+            return access;
+        }
         let Some(token) = bearer(headers).filter(|_| !self.issuers.is_empty()) else {
             return Err(Failure::new(401, denied).with(WWW_AUTHENTICATE, "Bearer"));
         };
@@ -76,15 +84,42 @@ impl AccessControl {
         })
     }
 
-    /// Notes that a holder of a token was refused.
-    pub(super) fn note_refusal(&self, access: &Access, (method, uri): (&Method, &Uri), failure: &Failure) {
-        if let Access::Scoped(holder) = access
-            && failure.is_scope()
-        {
-            let Holder { issuer, subject, .. } = holder;
-            let why = failure.text();
-            self.notes.note(|| format!("refused {method} {} of {subject} ({issuer}): {why}", uri.path()));
-        }
+    /// What the certificate of a connection allows; `None` if it showed none.
+    fn by_certificate(
+        &self,
+        connection: &Connection,
+        (method, uri): (&Method, &Uri),
+    ) -> Option<Result<Access, Failure>> {
+        let (subjects, shown) = (self.subjects.as_ref()?, connection.certificate()?);
+        let (claimed, why) = match shown {
+            Ok(holder) => match subjects.of(holder) {
+                Some(grants) => return Some(Ok(Access::Certified(holder.subject.slashes(), grants))),
+                None => (holder.subject.slashes(), "no rights are given to its subject here".to_owned()),
+            },
+            Err(RefusedCertificate { why, claimed }) => (claimed.clone(), why.to_string()),
+        };
+        self.notes.note(|| {
+            let from = connection.peer.ip();
+            format!("refused {method} {} from {from}: the certificate of {claimed}: {why}", uri.path())
+        });
+        Some(Err(Failure::new(403, format_args!("Permission denied: the certificate of {claimed}: {why}"))))
+    }
+
+    /// Notes that a holder of a token or certificate was refused; returns what is said to it.
+    pub(super) fn note_refusal(
+        &self,
+        access: &Access,
+        (method, uri): (&Method, &Uri),
+        failure: Failure,
+    ) -> Failure {
+        let (who, failure) = match access {
+            _ if !failure.is_scope() => return failure,
+            Access::Full(_) => return failure,
+            Access::Scoped(Holder { issuer, subject, .. }) => (format!("{subject} ({issuer})"), failure),
+            Access::Certified(subject, _) => (subject.clone(), failure.of_certificate()),
+        };
+        self.notes.note(|| format!("refused {method} {} of {who}: {}", uri.path(), failure.text()));
+        failure
     }
 }
 
@@ -94,12 +129,18 @@ fn invalid_token(text: &str, why: &str) -> Failure {
 }
 
 impl Access {
+    /// What it is limited to.
+    fn grants(&self) -> Option<&Grants> {
+        match self {
+            Self::Full(_) => None,
+            Self::Scoped(holder) => Some(&holder.grants),
+            Self::Certified(_, grants) => Some(grants),
+        }
+    }
+
     /// Whether a path may be used so.
     pub(super) fn may(&self, how: Use, path: &RequestPath) -> bool {
-        match self {
-            Self::Full(_) => true,
-            Self::Scoped(holder) => holder.grants.allow(how, path),
-        }
+        self.grants().is_none_or(|grants| grants.allow(how, path))
     }
 
     /// Refuses what a path may not be used for.
@@ -117,8 +158,8 @@ impl Access {
 
     /// Refuses to move something away from a path, unless it may be removed there, or one scope that creates covers both.
     pub(super) fn check_move(&self, from: &RequestPath, to: &RequestPath) -> Result<(), Failure> {
-        match self {
-            Self::Scoped(holder) if holder.grants.allow_rename(from, to) => Ok(()),
+        match self.grants() {
+            Some(grants) if grants.allow_rename(from, to) => Ok(()),
             _ => self.check(Use::Modify, from),
         }
     }
@@ -129,41 +170,12 @@ impl Access {
         Ok(self.may(Use::Modify, path))
     }
 
-    /// Whose request it is: all with one token, or with tokens of one issuer for one subject.
+    /// Whose request it is: all with one token, with tokens of one issuer for one subject, or with certificates of one subject.
     pub(super) fn user(&self) -> Option<TokenHash> {
         match self {
             Self::Full(token) => *token,
             Self::Scoped(holder) => Some(TokenHash::of(&format!("{}\n{}", holder.issuer, holder.subject))),
-        }
-    }
-}
-
-/// Notes for the operator, not too many.
-#[derive(Default)]
-struct Notes(Mutex<NotesState>);
-
-#[derive(Default)]
-struct NotesState {
-    begun: Option<Instant>,
-    count: u32,
-}
-
-impl Notes {
-    fn note(&self, text: impl FnOnce() -> String) {
-        let mut state = lock(&self.0);
-        let mut left_out = 0;
-        if state.begun.is_none_or(|begun| begun.elapsed() >= NOTED_INTERVAL) {
-            left_out = state.count.saturating_sub(NOTED_REFUSALS);
-            *state = NotesState { begun: Some(Instant::now()), count: 0 };
-        }
-        state.count = state.count.saturating_add(1);
-        let is_noted = state.count <= NOTED_REFUSALS;
-        drop(state);
-        if left_out > 0 {
-            say!("{left_out} more requests were refused");
-        }
-        if is_noted {
-            say!("{}", redacted(&text(), &[]));
+            Self::Certified(subject, _) => Some(TokenHash::of(subject)),
         }
     }
 }

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::quantity::Span;
 use skyhaul_daemon::webdav::{
-    CopyLimits, OwnTokens, ServedDirectory, ThirdPartyOptions, TlsFiles, TokenIssuer, WebDavOptions,
-    WebDavRules, check_directory_name,
+    CertificateClient, ClientCertificates, CopyLimits, OwnTokens, ServedDirectory, ThirdPartyOptions,
+    TlsFiles, TokenIssuer, WebDavOptions, WebDavRules, check_directory_name,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ const MIN_STALL: Duration = Duration::from_secs(1);
 /// Maximum number of issuers of tokens, and of names of this server in the tokens of one.
 const MAX_ISSUERS: usize = 64;
 const MAX_AUDIENCES: usize = 64;
+/// Maximum number of subjects of certificates, and of scopes of one.
+const MAX_CLIENTS: usize = 4096;
+const MAX_SCOPES: usize = 256;
 /// How long keys of an issuer are used after it gave them: usually, at least, at most (WLCG profile 1.3).
 const KEEP_KEYS: Duration = Duration::from_secs(2 * 86_400);
 const MIN_KEEP_KEYS: Duration = Duration::from_secs(3600);
@@ -47,6 +50,7 @@ impl Key<'_> {
             recordings: false,
             record_uploads: false,
             tls: None,
+            client_certificates: None,
             copy: ThirdPartyOptions::default(),
             issuers: Vec::new(),
             own_tokens: None,
@@ -68,6 +72,7 @@ impl Key<'_> {
                 "listen" => options.listen = entry.parse()?,
                 "own_tokens" => options.own_tokens = Some(entry.own_tokens()?),
                 "state" => options.state = Some(entry.string()?.into()),
+                "tls" => options.client_certificates = Some(entry.client_certificates()?),
                 "token_file" => config.token_file = Some(entry.string()?.into()),
                 "recordings" => options.recordings = entry.flag()?,
                 "record_uploads" => options.record_uploads = entry.flag()?,
@@ -77,7 +82,7 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, record_uploads, recordings, root, state, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, record_uploads, recordings, root, state, tls, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -87,6 +92,9 @@ impl Key<'_> {
             (None, None) => None,
             _ => return Err(self.wrong("certificate and key belong together: set both")),
         };
+        let hint = Hint("set `certificate` and `key` of [http]");
+        let is_asked = options.client_certificates.is_some() && options.tls.is_none();
+        ensure!(!is_asked, self.wrong(format_args!("certificates of clients need TLS{hint}")));
         let roots = &options.directories;
         let hint = Hint("add [[http.root]] with name and directory, or recordings = true");
         ensure!(options.recordings || !roots.is_empty(), self.wrong(format_args!("nothing is served{hint}")));
@@ -114,6 +122,57 @@ impl Key<'_> {
         let has_keys = state.is_some() || issuers.iter().all(|issuer| issuer.keys.is_some());
         ensure!(has_keys, self.wrong(format_args!("keys of issuers need a directory to be kept in{hint}")));
         Ok(())
+    }
+
+    fn client_certificates(&self) -> Result<ClientCertificates> {
+        let (mut authorities, mut required, mut clients) = (None, false, Vec::new());
+        for entry in self.entries()? {
+            match entry.key {
+                "client_authorities" => authorities = Some(PathBuf::from(entry.string()?)),
+                "client_certificates" => {
+                    required = match entry.string()? {
+                        "optional" => false,
+                        "required" => true,
+                        _ => return Err(entry.wrong("expected `optional` or `required`")),
+                    }
+                }
+                "client" => {
+                    for client in entry.list(MAX_CLIENTS)? {
+                        clients.push(entry.at(client).client()?);
+                    }
+                }
+                _ => {
+                    let hint = "the keys of [http.tls] are client, client_authorities, client_certificates";
+                    return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
+                }
+            }
+        }
+        let hint = Hint("such as client_authorities = '/etc/grid-security/certificates'");
+        let authorities = authorities.ok_or_else(|| {
+            self.wrong(format_args!("certificates of clients need client_authorities{hint}"))
+        })?;
+        Ok(ClientCertificates { authorities, required, clients })
+    }
+
+    fn client(&self) -> Result<CertificateClient> {
+        let mut client = CertificateClient::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "subject" => entry.string()?.clone_into(&mut client.subject),
+                "issuer" => client.issuer = Some(entry.string()?.to_owned()),
+                "scopes" => {
+                    for scope in entry.list(MAX_SCOPES)? {
+                        client.scopes.push(entry.at(scope).string()?.to_owned());
+                    }
+                }
+                _ => {
+                    let hint = Hint("the keys of a client are issuer, scopes, subject");
+                    return Err(entry.wrong(format_args!("unknown key{hint}")));
+                }
+            }
+        }
+        client.check().map_err(|why| self.wrong(why))?;
+        Ok(client)
     }
 
     fn own_tokens(&self) -> Result<OwnTokens> {
@@ -318,6 +377,22 @@ mod tests {
                 "url: keys are asked for over TLS",
             ),
             (&format!("{root}{issuer}scope = ''"), "the keys of an issuer are"),
+            (&format!("{root}[http.tls]\nclient_authorities = '/'"), "certificates of clients need TLS"),
+            (&format!("{root}[http.tls]\nclient_certificates = 'optional'"), "need client_authorities; hint"),
+            (
+                &format!("{root}[http.tls]\nclient_certificates = 'maybe'"),
+                "expected `optional` or `required`",
+            ),
+            (&format!("{root}[http.tls]\nclients = []"), "the keys of [http.tls] are"),
+            (
+                &format!("{root}[[http.tls.client]]\nsubject = 'Ann'\nscopes = ['storage.read:/']"),
+                "subject: `Ann` has no `=`",
+            ),
+            (
+                &format!("{root}[[http.tls.client]]\nsubject = 'CN=Ann'\nscopes = ['read:/']"),
+                "`read:/` is no scope",
+            ),
+            (&format!("{root}[[http.tls.client]]\ndn = 'CN=Ann'"), "the keys of a client are"),
         ] {
             let error = with(http).unwrap_err();
             assert!(error.contains(why), "{http}: {error}");
