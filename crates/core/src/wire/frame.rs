@@ -138,6 +138,8 @@ pub struct FrameSeen {
     pub filled: bool,
     /// Unix second and frame number.
     pub time: Option<(i64, u32)>,
+    /// Frames of its thread from 1970 to that second, where seconds have no whole number of frames and the header gives it.
+    pub before: Option<i64>,
     /// Its thread; 0 if the format has none.
     pub thread: u16,
     /// Its station, as it is coded in the header.

@@ -1,5 +1,5 @@
-//! Frames that are missing within a file, by the times in its headers. Only files without an index record need that: a record
-//! gives them.
+//! Frames that are missing within a file, and between two, by the times in their headers. Only files without an index record
+//! need that: a record gives them.
 //!
 //! ```text
 //!   file      A 17  B 17  A 18  B 20  A 21 …      threads A and B take turns
@@ -7,13 +7,13 @@
 //!   holes                     3..7                B 18, A 19, B 19, A 20
 //! ```
 //!
-//! Places exist where the rate has whole frames in a second, and all frames lie in the order of their times, threads within
-//! a time always in the same order.
+//! Places exist where the rate has whole frames in a second, or headers count frames from 1970, and all frames lie in the order
+//! of their times, threads within a time always in the same order. The same places give what is missing between two files.
 
 use crate::frames::stream_format;
 use crate::recording::contents::Rate;
 use crate::recording::index::record::Datastream;
-use skyhaul_core::wire::{FrameTime, Timeline, TimelineOptions, Trace};
+use skyhaul_core::wire::{FrameSeen, FrameTime, Sighting, Timeline, TimelineOptions, Trace};
 use std::ops::Range;
 
 /// Ranges kept for a file; a file with more is not filled.
@@ -63,15 +63,115 @@ pub(in crate::recording) fn rate_of(about: &Datastream, trace: &Trace) -> Option
     }
 }
 
-impl Holes {
-    /// Of a file of `lanes` threads. None are found where frames have no places.
-    pub(in crate::recording) fn of(trace: &Trace, rate: Rate, lanes: u64) -> Holes {
-        let Some((rate, 1)) = rate.get() else { return Holes::default() };
-        if trace.left_out() > 0 {
-            return Holes::default();
+/// Where the frames of a stream lie in it, by their headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Places {
+    /// Whole frames in a second; `None` if the headers count frames from 1970.
+    rate: Option<i128>,
+    /// The threads, in the order in which they take turns.
+    order: Vec<u16>,
+}
+
+impl Places {
+    /// By the frames of a file; `None` if they have no places.
+    fn learn(trace: &Trace, rate: Rate, lanes: u64) -> Option<Places> {
+        let rate = rate.get().filter(|&(_, seconds)| seconds == 1).map(|(frames, _)| i128::from(frames));
+        let order = order(trace, usize::try_from(lanes).unwrap_or(usize::MAX))?;
+        Some(Places { rate, order })
+    }
+
+    /// The place of a frame; `before`: those of its thread before its second, if its header gives that.
+    fn place(&self, time: &FrameTime, before: Option<i64>) -> Option<i128> {
+        let turn = self.order.iter().position(|thread| *thread == time.thread)?;
+        let frame = i128::from(time.frame);
+        let number = match (before, self.rate) {
+            (Some(before), _) => i128::from(before) + frame,
+            (None, Some(rate)) if frame < rate => i128::from(time.unix_seconds) * rate + frame,
+            (None, _) => return None,
+        };
+        Some(number * self.order.len() as i128 + turn as i128)
+    }
+
+    /// What is missing in a file; `None` if its frames do not lie in the order of their places.
+    fn holes(&self, trace: &Trace) -> Option<Holes> {
+        let mut holes = Holes { frames: 0, ranges: Some(Vec::new()) };
+        let mut before: Option<(u64, i128)> = None;
+        for (seen, begun) in trace.frames() {
+            let here = self.place(&seen.time, begun)?;
+            if let Some((last, there)) = before {
+                let between = seen.place.checked_sub(last).filter(|&between| between > 0)?;
+                let missing = u64::try_from(here - there).ok()?.checked_sub(between)?;
+                if missing > 0 {
+                    // Invalid frames between the two lie before the hole or behind it.
+                    let start = Some(last.saturating_add(1)).filter(|_| between == 1);
+                    holes.add(start, missing);
+                }
+            }
+            before = Some((seen.place, here));
         }
-        let order = order(trace, usize::try_from(lanes).unwrap_or(usize::MAX));
-        order.and_then(|order| found(trace, rate, &order)).unwrap_or_default()
+        Some(holes)
+    }
+}
+
+/// Follows the files of a stream: where in it each begins and ends, as far as headers give that.
+#[derive(Clone, Debug, Default)]
+pub(in crate::recording) struct FilePlaces {
+    places: Option<Places>,
+    /// The place behind the last file.
+    next: Option<i128>,
+}
+
+/// What the headers of a file's frames give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::recording) struct Found {
+    /// What is missing within it.
+    pub(in crate::recording) holes: Holes,
+    /// Frames between the end of the file before it and its first one, if both are known.
+    pub(in crate::recording) before: Option<u64>,
+}
+
+impl FilePlaces {
+    /// The next file of a stream of `lanes` threads, of so many frames, some of which may be left out of it: `at` gives the place in
+    /// the file as it would be with them. Nothing is found where frames have no places.
+    pub(in crate::recording) fn file(
+        &mut self,
+        trace: &Trace,
+        (rate, lanes): (Rate, u64),
+        frames: u64,
+        at: impl Fn(u64) -> u64,
+    ) -> Found {
+        let end = self.next.take();
+        let Some([first, last]) = trace.ends().filter(|_| trace.left_out() == 0) else {
+            return Found::default();
+        };
+        let mut holes = self.places.as_ref().and_then(|places| places.holes(trace));
+        if holes.is_none() {
+            // The threads may take turns in another order from here on.
+            self.places = Places::learn(trace, rate, lanes);
+            holes = self.places.as_ref().and_then(|places| places.holes(trace));
+        }
+        let (Some(holes), Some(places)) = (holes, &self.places) else { return Found::default() };
+        let place = |(seen, before): (Sighting, _)| {
+            Some(places.place(&seen.time, before)? - i128::from(at(seen.place)))
+        };
+        // Frames that are marked as invalid have places, too.
+        let begin = place(first);
+        self.next = place(last).map(|begin| begin + i128::from(frames));
+        let before = end.zip(begin).and_then(|(end, begin)| u64::try_from(begin - end).ok());
+        Found { holes, before }
+    }
+
+    /// Frames from the end of the last file to one with this header.
+    pub(in crate::recording) fn up_to(&self, seen: &FrameSeen) -> Option<u64> {
+        let time = seen.time.filter(|_| seen.illegal.is_none() && !seen.filled);
+        let (unix_seconds, frame) = time?;
+        let time = FrameTime { unix_seconds, frame, thread: seen.thread };
+        u64::try_from(self.places.as_ref()?.place(&time, seen.before)? - self.next?).ok()
+    }
+
+    /// What comes next is not known to lie behind the last file.
+    pub(in crate::recording) fn interrupt(&mut self) {
+        self.next = None;
     }
 }
 
@@ -82,7 +182,7 @@ fn order(trace: &Trace, lanes: usize) -> Option<Vec<u16>> {
     }
     let mut order = Vec::new();
     let mut before: Option<(u64, FrameTime)> = None;
-    for seen in trace.frames() {
+    for (seen, _) in trace.frames() {
         let (second, frame) = (seen.time.unix_seconds, seen.time.frame);
         let goes_on = before.is_some_and(|(place, time)| {
             place.checked_add(1) == Some(seen.place) && (time.unix_seconds, time.frame) == (second, frame)
@@ -100,30 +200,6 @@ fn order(trace: &Trace, lanes: usize) -> Option<Vec<u16>> {
         before = Some((seen.place, seen.time));
     }
     None
-}
-
-fn found(trace: &Trace, rate: u64, order: &[u16]) -> Option<Holes> {
-    let place = |time: &FrameTime| {
-        let turn = order.iter().position(|thread| *thread == time.thread)?;
-        let frame = Some(i128::from(time.frame)).filter(|&frame| frame < i128::from(rate))?;
-        Some((i128::from(time.unix_seconds) * i128::from(rate) + frame) * order.len() as i128 + turn as i128)
-    };
-    let mut holes = Holes { frames: 0, ranges: Some(Vec::new()) };
-    let mut before: Option<(u64, i128)> = None;
-    for seen in trace.frames() {
-        let here = place(&seen.time)?;
-        if let Some((last, there)) = before {
-            let between = seen.place.checked_sub(last).filter(|&between| between > 0)?;
-            let missing = u64::try_from(here - there).ok()?.checked_sub(between)?;
-            if missing > 0 {
-                // Invalid frames between the two lie before the hole or behind it.
-                let start = Some(last.saturating_add(1)).filter(|_| between == 1);
-                holes.add(start, missing);
-            }
-        }
-        before = Some((seen.place, here));
-    }
-    Some(holes)
 }
 
 impl Holes {
@@ -151,9 +227,9 @@ mod tests {
         let mut trace = Trace::default();
         for (place, &(number, thread)) in frames.iter().enumerate().filter(|(_, frame)| frame.1 != 255) {
             let time = FrameTime { unix_seconds: 1000 + i64::from(number / 10), frame: number % 10, thread };
-            trace.add(Sighting { place: place as u64, time, station: None });
+            trace.add(Sighting { place: place as u64, time, station: None }, None);
         }
-        Holes::of(&trace, Rate::whole(10), lanes)
+        FilePlaces::default().file(&trace, (Rate::whole(10), lanes), frames.len() as u64, |at| at).holes
     }
 
     fn at(frames: u64, ranges: &[(u32, u32)]) -> Holes {

@@ -3,6 +3,7 @@
 use crate::ledger::FrameLedger;
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
+use crate::recording::holes::Found;
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan::Step;
 use crate::recording::verify::count::{Count, Proof};
@@ -162,7 +163,7 @@ fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
                     (Some(_), _) => Proof::Damaged,
                 };
                 let times = [meta.and_then(|meta| meta.first_time), meta.and_then(|meta| meta.last_time)];
-                count.chunk(&entry, proof, times);
+                count.chunk(&entry, (proof, &Found::default()), times);
             }
         }
     }

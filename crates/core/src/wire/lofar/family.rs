@@ -27,6 +27,11 @@ pub(super) fn header(packet: &[u8]) -> Option<Rsp> {
     (header.payload_bytes() == Some(payload.len()) && header.time().is_ok()).then_some(header)
 }
 
+/// Packets of its lane since 1970.
+fn packets(header: &Rsp) -> Option<i64> {
+    i64::try_from(header.time().ok()? / u64::from(SLICES)).ok()
+}
+
 /// Encoding of the properties that packets of one shape share.
 fn variant(header: &Rsp) -> u8 {
     header.version << 3 | header.clock << 2 | header.sample
@@ -197,6 +202,7 @@ impl Frames for LofarFamily {
             illegal: None,
             filled,
             time: Some((time.unix_seconds, time.frame)),
+            before: packets(&header).map(|packets| packets - i64::from(time.frame)),
             thread: time.thread,
             station: Some(header.station.into()),
         };
@@ -230,8 +236,7 @@ impl Stamps for LofarFamily {
 
     fn count(&self, frame: &[u8], _: i64, _: u32) -> Option<Counted> {
         let header = header(frame)?;
-        let number = i64::try_from(header.time().ok()? / u64::from(SLICES)).ok()?;
-        Some(Counted { thread: header.lane, number })
+        Some(Counted { thread: header.lane, number: packets(&header)? })
     }
 
     fn max_rate(&self) -> u32 {

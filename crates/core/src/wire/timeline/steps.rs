@@ -272,6 +272,8 @@ const MOST_RUNS: usize = 1 << 16;
 struct Run {
     first: Sighting,
     last: Sighting,
+    /// Frames from 1970 to its second, where headers give that.
+    before: Option<i64>,
     /// Places and frame numbers from one to the next, of the first step.
     step: Option<(u64, i64)>,
     frames: u64,
@@ -289,8 +291,9 @@ impl Run {
     }
 
     /// Take in the next frame of its thread, if it lies in line.
-    fn take(&mut self, seen: &Sighting) -> bool {
-        let same = self.last.time.unix_seconds == seen.time.unix_seconds && self.last.station == seen.station;
+    fn take(&mut self, seen: &Sighting, before: Option<i64>) -> bool {
+        let same = self.last.time.unix_seconds == seen.time.unix_seconds
+            && (self.last.station, self.before) == (seen.station, before);
         let places = seen.place.checked_sub(self.last.place).filter(|&places| places > 0 && same);
         let Some(places) = places else { return false };
         let frames = i64::from(seen.time.frame) - i64::from(self.last.time.frame);
@@ -314,12 +317,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The next frame.
-    pub fn add(&mut self, seen: Sighting) {
+    /// The next frame. `before`: frames of its thread from 1970 to its second, if its header gives that.
+    pub fn add(&mut self, seen: Sighting, before: Option<i64>) {
         let thread = seen.time.thread;
         let found = self.open.binary_search_by_key(&thread, |open| open.0);
         if let Ok(at) = found
-            && self.runs[self.open[at].1].take(&seen)
+            && self.runs[self.open[at].1].take(&seen, before)
         {
             return;
         }
@@ -331,7 +334,7 @@ impl Trace {
             Ok(at) => self.open[at].1 = self.runs.len(),
             Err(at) => self.open.insert(at, (thread, self.runs.len())),
         }
-        self.runs.push(Run { first: seen, last: seen, step: None, frames: 1 });
+        self.runs.push(Run { first: seen, last: seen, before, step: None, frames: 1 });
     }
 
     /// Frames that are in no run because there were too many.
@@ -345,9 +348,16 @@ impl Trace {
         self.open.iter().map(|open| open.0)
     }
 
-    /// Its frames in the order of the file. Where some at equal distances are not known, they are among them: frames marked
+    /// Its first frame and its last one, in the order of the file, each with the frames before its second.
+    #[must_use]
+    pub fn ends(&self) -> Option<[(Sighting, Option<i64>); 2]> {
+        let (first, last) = (self.runs.first()?, self.runs.iter().max_by_key(|run| run.last.place)?);
+        Some([(first.first, first.before), (last.last, last.before)])
+    }
+
+    /// Its frames in the order of the file, with the frames before their seconds. Where some at equal distances are not known, they are among them: frames marked
     /// invalid, which are not added, stand there.
-    pub fn frames(&self) -> impl Iterator<Item = Sighting> {
+    pub fn frames(&self) -> impl Iterator<Item = (Sighting, Option<i64>)> {
         let (mut next, mut open) = (0, BinaryHeap::<Reverse<(u64, usize, u32)>>::new());
         std::iter::from_fn(move || {
             while let Some(run) = self.runs.get(next)
@@ -367,7 +377,7 @@ impl Trace {
                 let frame = u32::try_from(frame).unwrap_or(run.last.time.frame);
                 open.push(Reverse((place.saturating_add(places), at, frame)));
             }
-            Some(seen)
+            Some((seen, run.before))
         })
     }
 

@@ -34,7 +34,7 @@ fn follow(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) ->
 /// The same through a trace.
 fn traced(mut timeline: Timeline, frames: impl IntoIterator<Item = Sighting>) -> Irregular {
     let mut trace = Trace::default();
-    frames.into_iter().for_each(|seen| trace.add(seen));
+    frames.into_iter().for_each(|seen| trace.add(seen, None));
     assert_eq!(trace.left_out(), 0);
     trace.tell(|place| place, &mut timeline);
     timeline.counts()
@@ -301,7 +301,7 @@ proptest! {
             let seen = Sighting { place, time, station: Some(station % 2) };
             let _ = all.expects(&seen);
             all.observe(seen);
-            trace.add(seen);
+            trace.add(seen, None);
         }
         trace.tell(|place| place.saturating_add(u64::MAX / 2), &mut all);
     }

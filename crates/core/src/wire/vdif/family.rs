@@ -194,7 +194,7 @@ impl Frames for VdifFamily {
         let filled = vdif.invalid == 1;
         let time = Some((vdif.unix_seconds(), vdif.frame));
         let (thread, station) = (vdif.thread as u16, Some(vdif.station));
-        let seen = FrameSeen { illegal: None, filled, time, thread, station };
+        let seen = FrameSeen { illegal: None, filled, time, before: None, thread, station };
         if expected.pattern && !filled {
             let object = pattern::frame_object(vdif.unix_seconds(), vdif.frame, vdif.thread as u16);
             if pattern::first_error(object, 0, &frame[vdif.header_bytes()..]).is_some() {

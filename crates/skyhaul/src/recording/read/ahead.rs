@@ -9,6 +9,8 @@ pub(super) mod lost;
 
 use crate::frames;
 use crate::recording::contents::{ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict};
+use crate::recording::holes::FilePlaces;
+use crate::recording::index::record::ChunkMeta;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
 use crate::recording::plan;
@@ -35,6 +37,8 @@ pub(super) struct ReadAhead {
     pub(super) filling: Option<Filling>,
     /// Where the last chunk ended.
     pub(super) last_time: Option<Time>,
+    /// Where it ended, by the headers of its frames.
+    pub(super) files: FilePlaces,
     /// The frames counted since then, if something is missing behind it.
     pub(super) missing: Option<Counted>,
 }
@@ -54,8 +58,8 @@ impl ReadAhead {
         about: Option<Datastream>,
         steps: Vec<Step>,
     ) -> ReadAhead {
-        let (search, filling, last_time, missing) = Default::default();
-        ReadAhead { sender, recording, name, about, steps, search, filling, last_time, missing }
+        let (search, filling, last_time, files, missing) = Default::default();
+        ReadAhead { sender, recording, name, about, steps, search, filling, last_time, files, missing }
     }
 
     pub(super) fn run(mut self) {
@@ -141,13 +145,14 @@ impl ReadAhead {
     /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
     fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Delivery {
         let Some(record) = &entry.record else { return Ok(()) };
+        self.files.interrupt();
         self.lost_before(entry)?;
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
             let loaded = self.sender.load((path, 0), record.bytes, None);
             match loaded.seen.proves(record) {
-                Ok(()) => return self.proven(entry, (path, 0), loaded, behind),
+                Ok(()) => return self.proven(entry, (path, 0), loaded, None, behind),
                 Err(text) => why = text,
             }
             if !self.sender.is_wanted() {
@@ -160,7 +165,7 @@ impl ReadAhead {
             if loaded.seen.proves(record).is_ok() {
                 let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
-                return self.proven(entry, (&path, 0), loaded, behind);
+                return self.proven(entry, (&path, 0), loaded, None, behind);
             }
             search.learn(&path, loaded.seen.crc32c);
         }
@@ -185,12 +190,13 @@ impl ReadAhead {
         self.sender.account.note(Finding { verdict: Verdict::Unproven, path, text });
     }
 
-    /// Deliver a verified chunk.
+    /// Deliver a verified chunk; `within`: what was found to be missing in it, if it has no record that says so.
     fn proven(
         &mut self,
         entry: &ChunkEntry,
         place: (&Path, u64),
         loaded: Loaded,
+        within: Option<ChunkMeta>,
         behind: &[Step],
     ) -> Delivery {
         let (number, bytes) = (entry.number, loaded.seen.read);
@@ -200,7 +206,6 @@ impl ReadAhead {
         let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
-        let within = if entry.record.is_none() { self.lost_within(&loaded.seen) } else { None };
         let recorded = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
         let meta = recorded.or(within.as_ref());
         if let Some(meta) = meta.filter(|_| loaded.held) {
@@ -292,11 +297,14 @@ impl ReadAhead {
                     ..gap
                 };
                 self.gap(gap, behind)?;
-                self.lost_by_time(entry)?;
-                self.proven(entry, (&entry.path, entry.offset), loaded, behind)
+                let found = self.look(&loaded.seen);
+                self.lost_by_time(entry, found.before)?;
+                let within = self.lost_within(&loaded.seen, found.holes);
+                self.proven(entry, (&entry.path, entry.offset), loaded, within, behind)
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
+                self.files.interrupt();
                 if self.sender.options.verify {
                     self.gap(gap, behind)
                 } else {

@@ -363,31 +363,69 @@ fn what_was_left_out_is_not_filled_as_well() {
     assert_eq!(frames_read(&world, Missing::Fill, unit), (2 * units, 0, gone * units + lost));
 }
 
-/// Scans of another program, without an index, from which frames are missing within the files: one thread, and two that take
-/// turns; the rate follows from the frames. And one whose recorder marked frames as invalid.
-#[test]
-fn frames_that_are_missing_within_foreign_files_are_counted_and_filled() {
+/// A frame of another program's scan, by number, thread and whether it is marked invalid; its header begins it.
+type Foreign = Box<dyn Fn(u32, u32, bool) -> Vec<u8>>;
+
+fn foreign_vdif() -> Foreign {
     use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
-    let frame = |n: u32, thread: u32, invalid: bool| {
+    Box::new(|n, thread, invalid| {
         let vdif = Vdif::shape(1000, 1, 2, false, true).unwrap();
         let vdif = vdif.at(1_767_225_600 + i64::from(n / 100), n % 100).unwrap();
         let vdif = Vdif { thread, invalid: u32::from(invalid), ..vdif };
         let (octets, length) = Header { vdif, extended: Extended::Legacy }.write();
         [&octets[..length], &[1; 1000]].concat()
-    };
-    for (threads, invalid) in [(1u32, false), (2, false), (1, true)] {
-        let world = world(1);
-        let directory = world.disks[0].join("exp_st_no0001");
-        std::fs::create_dir_all(&directory).unwrap();
-        // Some within a file, one at its end, some within another one; with two threads, one of them once.
-        let gone = |n: u32, thread: u32| (130..137).contains(&n) || n == 249 || n == 612 && thread == 0;
+    })
+}
+
+/// Its seconds have no whole number of packets: packet 133 and what follows lie in the next one.
+fn foreign_lofar(clock: u8, second: u32) -> Foreign {
+    use skyhaul_core::wire::lofar::{Rsp, SLICES};
+    let like = Rsp { version: 3, clock, beamlets: 4, slices: SLICES, station: 214, ..Rsp::default() };
+    let begin = Rsp { second, ..like }.time().unwrap() + 3 - 133 * u64::from(SLICES);
+    Box::new(move |n, lane, invalid| {
+        let header = Rsp { lane: lane as u16, payload_error: u8::from(invalid), ..like };
+        let header = header.at(begin + u64::from(n) * u64::from(SLICES)).unwrap();
+        [&header.write()[..], &[1; 512]].concat()
+    })
+}
+
+/// Scans of another program, without an index, from which frames are missing within the files and at their ends: one thread, and
+/// several that take turns; the rate follows from the frames. And one whose recorder marked frames as invalid.
+#[test]
+fn frames_that_are_missing_within_foreign_files_are_counted_and_filled() {
+    let lofar = |lanes, clock, second| (foreign_lofar(clock, second), lanes, false);
+    let cases = [
+        (foreign_vdif(), 1u32, false),
+        (foreign_vdif(), 2, false),
+        (foreign_vdif(), 3, false),
+        (foreign_vdif(), 1, true),
+        lofar(1, 1, 1_767_225_600),
+        lofar(3, 1, 1_767_225_600),
+        // A second with a packet more than those before it.
+        lofar(2, 1, 1_767_225_600 + 31),
+        lofar(2, 0, 1_767_225_601),
+        (foreign_lofar(1, 1_767_225_600), 2, true),
+    ];
+    for (case, (frame, threads, invalid)) in cases.into_iter().enumerate() {
+        let world = world(2);
+        let directories = [0, 1].map(|disk| world.disks[disk].join("exp_st_no0001"));
+        directories.iter().for_each(|directory| std::fs::create_dir_all(directory).unwrap());
+        // Some within a file, some at its end, some within another one; with several threads, one of them once, also at the end and
+        // the beginning of a file.
+        let gone = |n: u32, thread: u32| {
+            (130..137).contains(&n)
+                || n == 249
+                || (n == 499 && thread + 1 == threads)
+                || (n == 612 || n == 750) && thread == 0
+        };
         let all: Vec<(u32, u32)> =
             (0..1000).flat_map(|n| (0..threads).map(move |thread| (n, thread))).collect();
         let lost = all.iter().filter(|(n, thread)| gone(*n, *thread)).count() as u64;
         for (number, part) in all.chunks(250 * threads as usize).enumerate() {
             let kept = part.iter().filter(|(n, thread)| invalid || !gone(*n, *thread));
             let bytes: Vec<u8> = kept.flat_map(|&(n, thread)| frame(n, thread, gone(n, thread))).collect();
-            std::fs::write(directory.join(format!("exp_st_no0001.{number:08}")), bytes).unwrap();
+            let file = directories[number % 2].join(format!("exp_st_no0001.{number:08}"));
+            std::fs::write(file, bytes).unwrap();
         }
         let unit = frame(0, 0, false).len();
         let counted = |what: &str| {
@@ -398,27 +436,33 @@ fn frames_that_are_missing_within_foreign_files_are_counted_and_filled() {
             assert_eq!(
                 (stream.ledger.received, stream.ledger.never_received),
                 (received, lost),
-                "{what} {threads}"
+                "{what} {case}"
             );
             check.exit_code()
         };
         let read = |what: &str| {
-            let options = ReadOptions { missing: Missing::Fill, ..ReadOptions::default() };
-            let mut reader = world.open().reader(0, &options).unwrap();
-            let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes).unwrap();
-            let filled = if invalid { 0 } else { lost };
-            assert_eq!(
-                (reader.account().frames_filled(), reader.account().frames_left_out()),
-                (filled, 0),
-                "{what}"
-            );
-            assert_eq!(bytes.len(), all.len() * unit, "{what} {threads}");
-            for (frame, &(n, thread)) in bytes.chunks_exact(unit).zip(&all) {
-                let header = Header::read(frame).unwrap().vdif;
-                let seen = (header.unix_seconds(), header.frame, header.thread, header.invalid == 1);
-                let wanted = (1_767_225_600 + i64::from(n / 100), n % 100, thread, gone(n, thread));
-                assert_eq!(seen, wanted, "{what} {threads}");
+            for missing in [Missing::Fill, Missing::Skip] {
+                let options = ReadOptions { missing, ..ReadOptions::default() };
+                let mut reader = world.open().reader(0, &options).unwrap();
+                let mut bytes = Vec::new();
+                reader.read_to_end(&mut bytes).unwrap();
+                let of_account = (reader.account().frames_filled(), reader.account().frames_left_out());
+                let fills = missing == Missing::Fill;
+                let wanted = if invalid {
+                    (0, 0)
+                } else if fills {
+                    (lost, 0)
+                } else {
+                    (0, lost)
+                };
+                assert_eq!(of_account, wanted, "{what} {case}");
+                let here = all.iter().filter(|(n, thread)| fills || invalid || !gone(*n, *thread));
+                let here: Vec<_> = here.collect();
+                assert_eq!(bytes.len(), here.len() * unit, "{what} {case}");
+                for (seen, &&(n, thread)) in bytes.chunks_exact(unit).zip(&here) {
+                    let header = frame(n, thread, gone(n, thread));
+                    assert_eq!(seen[..16], header[..16], "{what} {case}: {n} of {thread}");
+                }
             }
         };
         assert_eq!(counted("as it lies"), 1);

@@ -9,9 +9,10 @@ use crate::frames;
 use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
-use crate::recording::holes::{Holes, rate_of};
+use crate::recording::holes::{FilePlaces, Found, rate_of};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
+use crate::recording::verify::file::Seen;
 use skyhaul_core::wire::{Change, FamilyRef, Format, Timeline, TimelineOptions, Trace};
 
 /// State of a chunk's file.
@@ -21,7 +22,7 @@ pub(in crate::recording) enum Proof {
     Sound,
     /// It differs from its record, or is missing.
     Damaged,
-    /// It has no record; frames in the file, those of them that are marked invalid, and those that are missing between them.
+    /// It has no record; frames in the file, those of them that are marked invalid, and those that are missing among them.
     Unknown { frames: u64, invalid: u64, missing: u64 },
 }
 
@@ -35,6 +36,8 @@ pub(in crate::recording) struct Count<'a> {
     rate: Rate,
     /// When the last chunk ended.
     before: Option<Time>,
+    /// Where it ended, by the headers of its frames.
+    files: FilePlaces,
     /// Frames of chunks that are not there since then.
     since: u64,
     gaps_since: bool,
@@ -52,6 +55,7 @@ impl<'a> Count<'a> {
             lanes: info.map_or(1, |info| u64::from(info.lanes.max(1))),
             rate: Rate::of(about.or(stream.datastream.as_ref())),
             before: None,
+            files: FilePlaces::default(),
             since: 0,
             gaps_since: false,
             is_silent: false,
@@ -64,30 +68,44 @@ impl<'a> Count<'a> {
         bytes.checked_div(self.unit).unwrap_or(0)
     }
 
-    /// Frames that are missing within a file without a record. If nothing else states the rate, it is learned from the first
-    /// file that gives it.
-    pub(in crate::recording) fn missing_within(&mut self, about: Option<&Datastream>, trace: &Trace) -> u64 {
-        if self.rate.get().is_none()
-            && let Some(frames) = about.and_then(|about| rate_of(about, trace))
+    /// What the headers of a chunk's frames give. If nothing else states the rate, it is learned from the first file without a
+    /// record that gives it. `is_sound`: whether its file is as it was recorded, or, without a record, proven by its headers.
+    pub(in crate::recording) fn look(
+        &mut self,
+        about: Option<&Datastream>,
+        chunk: &ChunkEntry,
+        seen: &Seen,
+        is_sound: bool,
+    ) -> Found {
+        if !is_sound {
+            self.files.interrupt();
+            return Found::default();
+        }
+        let meta = chunk.record.as_ref().map(|record| &record.meta);
+        if meta.is_none()
+            && self.rate.get().is_none()
+            && let Some(frames) = about.and_then(|about| rate_of(about, &seen.trace))
         {
             self.rate = Rate::whole(frames);
         }
-        Holes::of(trace, self.rate, self.lanes).frames
+        let left_out = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
+        let frames = meta.map_or(seen.frames, |meta| u64::from(meta.units));
+        self.files.file(&seen.trace, (self.rate, self.lanes), frames, |at| unpacked(left_out, at))
     }
 
-    /// A chunk from `first` to `last`. Returns the frames that are missing before it, and how many frame numbers later than
-    /// expected it begins, if its neighbours say that.
+    /// A chunk from `first` to `last`, of which `found` is known by its headers. Returns the frames that are missing before it, and
+    /// how many frame numbers later than expected it begins, if its neighbours say that.
     pub(in crate::recording) fn chunk(
         &mut self,
         chunk: &ChunkEntry,
-        proof: Proof,
+        (proof, found): (Proof, &Found),
         [first, last]: [Option<Time>; 2],
     ) -> (u64, Option<i128>) {
         let step = self.before.zip(first).and_then(|(before, first)| self.rate.steps(before, first));
         let step = step.filter(|&step| !self.rate.is_next(step));
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
-        let by_time = by_time.saturating_mul(self.lanes).saturating_sub(self.since);
+        let by_time = found.before.unwrap_or(by_time.saturating_mul(self.lanes)).saturating_sub(self.since);
         let told = meta.and_then(|meta| meta.gap);
         // Chunks of which nothing is known but their numbers: the time between their neighbours was theirs.
         let are_gone = told.is_none() && self.gaps_since && self.since == 0;

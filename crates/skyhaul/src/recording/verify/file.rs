@@ -287,7 +287,7 @@ impl Seen {
         if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
         {
             let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
-            self.trace.add(Sighting { place, time, station: frame.station });
+            self.trace.add(Sighting { place, time, station: frame.station }, frame.before);
         }
         if let Some(why) = frame.illegal {
             self.refuse(why);

@@ -195,18 +195,20 @@ impl StreamCheck<'_> {
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
         let last = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        let is_sound = match &chunk.record {
+            Some(record) => seen.proves(record).is_ok(),
+            None => self.recording.state != State::Live && seen.proven_by_frames(self.before, upto).is_ok(),
+        };
+        let found = self.count.look(self.about, chunk, seen, is_sound);
         let proof = match &chunk.record {
             Some(_) if self.recorded(chunk, seen) => Proof::Sound,
             Some(_) => Proof::Damaged,
             None => {
                 self.sum.unacknowledged.push(chunk.number);
-                let mut missing = 0;
+                let missing = found.holes.frames;
                 let text = match seen.proven_by_frames(self.before, upto) {
                     _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
-                    Ok(()) => {
-                        missing = self.count.missing_within(self.about, &seen.trace);
-                        "its frame headers verify its place, nothing verifies its samples".to_owned()
-                    }
+                    Ok(()) => "its frame headers verify its place, nothing verifies its samples".to_owned(),
                     Err(why) => why,
                 };
                 self.unknown(chunk, text);
@@ -218,7 +220,7 @@ impl StreamCheck<'_> {
                 Proof::Unknown { frames, invalid, missing }
             }
         };
-        let (between, step) = self.count.chunk(chunk, proof, [first, last]);
+        let (between, step) = self.count.chunk(chunk, (proof, &found), [first, last]);
         self.time(chunk, between, step);
         let told = self.times.as_mut().map(|times| times.chunk(&seen.trace, chunk.record.as_ref()));
         for (verdict, text) in told.unwrap_or_default() {

@@ -15,7 +15,7 @@ use crate::frames::FramesOf;
 use crate::recording::contents::{
     ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, Rate, State, Time, Verdict,
 };
-use crate::recording::holes::{Holes, frames_in, rate_of};
+use crate::recording::holes::{FilePlaces, Found, Holes, frames_in, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan;
@@ -76,14 +76,12 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
     }
     let mut repaired = Repaired::default();
-    for (disk, path) in recording.disks.iter().enumerate() {
-        let mut text = String::new();
-        for (place, stream) in recording.datastreams.iter().enumerate() {
-            adopt_of((recording, faults), (disk, place), stream, &mut text, &mut repaired)?;
-        }
-        if !text.is_empty() {
-            append((recording, faults), path, &text)?;
-        }
+    let mut texts = vec![String::new(); recording.disks.len()];
+    for place in 0..recording.datastreams.len() {
+        adopt_of((recording, faults), place, &mut texts, &mut repaired)?;
+    }
+    for (path, text) in recording.disks.iter().zip(&texts).filter(|(_, text)| !text.is_empty()) {
+        append((recording, faults), path, text)?;
     }
     // What there is now.
     let again =
@@ -105,21 +103,21 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
     Ok(repaired)
 }
 
-/// Records for the files of one datastream on one disk that are in no index.
+/// Records for the files of one datastream that are in no index, for each disk, in the order of the stream: so the end of one file and
+/// the beginning of the next give what is missing between them.
 fn adopt_of(
     (recording, faults): (&Recording, &Faults),
-    (disk, place): (usize, usize),
-    stream: &DatastreamEntry,
-    text: &mut String,
+    place: usize,
+    texts: &mut [String],
     repaired: &mut Repaired,
 ) -> io::Result<()> {
+    let stream = &recording.datastreams[place];
     let steps = plan::steps(recording, stream, 0);
-    let unknown = steps.iter().filter_map(|step| match step {
-        Step::Chunk { entry, .. } if entry.disk == disk && entry.record.is_none() => Some(entry.as_ref()),
+    let unknown = |step: &Step| match step {
+        Step::Chunk { entry, .. } if entry.record.is_none() => entry.bytes,
         _ => None,
-    });
-    let chunks: Vec<&ChunkEntry> = unknown.collect();
-    let Some(longest) = chunks.iter().filter_map(|chunk| chunk.bytes).max() else { return Ok(()) };
+    };
+    let Some(longest) = steps.iter().filter_map(unknown).max() else { return Ok(()) };
     let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
     let buffers = read_buffers(1, piece)?;
     let mut about =
@@ -128,19 +126,33 @@ fn adopt_of(
             name: stream.name.clone(),
             ..Datastream::default()
         });
-    let mut lines = String::new();
-    for chunk in chunks {
-        match adopt(chunk, &buffers, &mut about, faults)? {
+    let (mut files, mut lines) = (FilePlaces::default(), vec![None::<String>; texts.len()]);
+    for step in steps {
+        let Step::Chunk { entry, .. } = step else {
+            files.interrupt();
+            continue;
+        };
+        let Some(lines) = lines.get_mut(entry.disk).filter(|_| entry.record.is_none()) else {
+            files.interrupt();
+            continue;
+        };
+        let lines = lines.get_or_insert_default();
+        match adopt(&entry, &buffers, (&mut about, &mut files), faults)? {
             Ok(record) => {
                 lines.push_str(&Record::Chunk(record).to_line());
                 repaired.adopted += 1;
             }
-            Err(why) => repaired.refused.push(format!("{}: {why}", chunk.path.display())),
+            Err(why) => {
+                files.interrupt();
+                repaired.refused.push(format!("{}: {why}", entry.path.display()));
+            }
         }
     }
     // With the rate, if the frames give it.
-    text.push_str(&Record::Datastream(about).to_line());
-    text.push_str(&lines);
+    let about = Record::Datastream(about).to_line();
+    for (text, lines) in texts.iter_mut().zip(lines) {
+        lines.iter().for_each(|lines| text.extend([about.as_str(), lines]));
+    }
     Ok(())
 }
 
@@ -148,7 +160,7 @@ fn adopt_of(
 fn adopt(
     chunk: &ChunkEntry,
     buffers: &Pool,
-    about: &mut Datastream,
+    (about, files): (&mut Datastream, &mut FilePlaces),
     faults: &Faults,
 ) -> io::Result<Result<ChunkRecord, String>> {
     let name = |error: io::Error| failed("sync", &chunk.path, &error);
@@ -163,7 +175,13 @@ fn adopt(
         return Ok(Err(format!("{} of its frames are invalid: {why}", seen.illegal)));
     }
     let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
-    let (missing, packed) = match missing_in(&seen, about) {
+    let found = if seen.proven_by_frames(None, None).is_ok() {
+        look(&seen, about, files)
+    } else {
+        files.interrupt();
+        Found::default()
+    };
+    let (missing, packed) = match missing_in(&seen, found.holes) {
         Ok(missing) => missing,
         Err(why) => return Ok(Err(why)),
     };
@@ -176,6 +194,7 @@ fn adopt(
         units,
         missing,
         packed,
+        gap: found.before,
         first_time: seen.first_time,
         last_time: seen.last_time,
         ..ChunkMeta::default()
@@ -193,15 +212,17 @@ fn adopt(
     }))
 }
 
-/// Frames of a file that never arrived, and whether they were left out of it; or why no record can say which they are.
-fn missing_in(seen: &Seen, about: &mut Datastream) -> Result<(Vec<Range<u32>>, bool), String> {
+/// What the headers of a file give; the rate is learned from them, if nothing else states it.
+fn look(seen: &Seen, about: &mut Datastream, files: &mut FilePlaces) -> Found {
     if Rate::of(Some(about)).get().is_none() {
         about.info.frames_per_second = rate_of(about, &seen.trace);
     }
-    let rate = Rate::of(Some(about));
-    let in_order = seen.proven_by_frames(None, None).is_ok();
     let lanes = u64::from(about.info.lanes.max(1));
-    let holes = if in_order { Holes::of(&seen.trace, rate, lanes) } else { Holes::default() };
+    files.file(&seen.trace, (Rate::of(Some(about)), lanes), seen.frames, |at| at)
+}
+
+/// Frames of a file that never arrived, and whether they were left out of it; or why no record can say which they are.
+fn missing_in(seen: &Seen, holes: Holes) -> Result<(Vec<Range<u32>>, bool), String> {
     match holes {
         Holes { frames: 0, .. } if frames_in(&seen.filled_at) == seen.filled => {
             Ok((seen.filled_at.clone(), false))

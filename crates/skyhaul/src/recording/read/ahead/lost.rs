@@ -11,7 +11,7 @@
 
 use crate::frames::{FramesOf, stream_format};
 use crate::recording::contents::{ChunkEntry, Gap, Lack, Rate, State, Time};
-use crate::recording::holes::{Holes, rate_of};
+use crate::recording::holes::{Found, Holes, rate_of};
 use crate::recording::index::record::ChunkMeta;
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
@@ -99,12 +99,15 @@ impl ReadAhead {
         u64::try_from(frames).ok()?.checked_mul(turns)?.checked_add(turn)
     }
 
-    /// Frames that were lost before a chunk that has no record, by the headers on both sides. What was filled in the place of
-    /// missing chunks is before it already; what was left out there is counted already, and nothing is filled behind it.
-    pub(super) fn lost_by_time(&mut self, entry: &ChunkEntry) -> Delivery {
+    /// Frames that were lost before a chunk that has no record: `before`, if its headers and those of the file before it give that;
+    /// else behind what was given last. What was filled in the place of missing chunks, or left out there, is counted already, and
+    /// nothing is filled behind what was left out.
+    pub(super) fn lost_by_time(&mut self, entry: &ChunkEntry, before: Option<u64>) -> Delivery {
         let unit = self.unit();
-        let left_out = self.missing.take().map_or(0, |counted| counted.left_out);
-        let frames = self.frames_to(&read_first(entry, unit)).unwrap_or(0).saturating_sub(left_out);
+        let Counted { filled, left_out } = self.missing.take().unwrap_or_default();
+        let by_files = before.map(|frames| frames.saturating_sub(filled));
+        let frames = by_files.or_else(|| self.frames_to(&read_first(entry, unit))).unwrap_or(0);
+        let frames = frames.saturating_sub(left_out);
         let bytes = frames.saturating_mul(unit as u64);
         if !self.fills() || bytes > MAX_FILLED_BYTES || left_out > 0 {
             self.sender.account.add_frames(0, frames);
@@ -120,12 +123,16 @@ impl ReadAhead {
             return;
         }
         let frames = self.about.as_ref().and_then(|about| FramesOf::datastream(about, false));
-        let to = frames.and_then(|frames| frames.see(behind).time);
+        let seen = frames.map(|frames| frames.see(behind));
+        let to = seen.and_then(|seen| seen.time);
+        let by_files = seen.and_then(|seen| self.files.up_to(&seen));
         gap.from = gap.from.or(self.last_time);
         gap.to = gap.to.or(to);
         let between = || self.last_time.zip(to).and_then(|(from, to)| self.between(from, to));
-        let bytes =
-            self.frames_to(behind).or_else(between).and_then(|frames| frames.checked_mul(self.unit() as u64));
+        let bytes = by_files
+            .or_else(|| self.frames_to(behind))
+            .or_else(between)
+            .and_then(|frames| frames.checked_mul(self.unit() as u64));
         // At most as much as there can have been in the chunks: what was lost besides belongs before the next one.
         let whole = self.about.as_ref().map_or(0, |about| about.info.whole_chunk());
         let most = whole.saturating_mul(u64::from(gap.chunks.1.saturating_sub(gap.chunks.0)));
@@ -144,12 +151,17 @@ impl ReadAhead {
         }
     }
 
-    /// Frames that are missing within a file without a record: those that are filled, as a record would give them. Others are
-    /// counted.
-    pub(super) fn lost_within(&self, seen: &Seen) -> Option<ChunkMeta> {
+    /// What the headers of a file without a record give.
+    pub(super) fn look(&mut self, seen: &Seen) -> Found {
         let about = self.about.as_ref();
         let lanes = about.map_or(1, |about| u64::from(about.info.lanes.max(1)));
-        let Holes { frames, ranges } = Holes::of(&seen.trace, Rate::of(about), lanes);
+        self.files.file(&seen.trace, (Rate::of(about), lanes), seen.frames, |at| at)
+    }
+
+    /// Frames that are missing within a file without a record: those that are filled, as a record would give them. Others are
+    /// counted.
+    pub(super) fn lost_within(&self, seen: &Seen, holes: Holes) -> Option<ChunkMeta> {
+        let Holes { frames, ranges } = holes;
         let bytes = frames.saturating_mul(self.unit() as u64);
         let units = seen.frames.saturating_add(frames);
         let ranges = ranges.filter(|_| frames > 0 && self.fills() && bytes <= MAX_FILLED_BYTES);
