@@ -486,6 +486,44 @@ fn disks_that_are_full_at_the_start_are_refused() {
     assert!(site.disks.iter().all(|disk| !disk.join("trial").exists()));
 }
 
+/// The index takes 256 KiB of a disk: with room for a chunk alone, nothing would be recorded.
+#[test]
+fn room_for_one_chunk_is_used_or_refused_before_it_begins() {
+    for kib in [600, 1024, 1200, 1276, 1280, 1300, 1500, 2400] {
+        let site = Site::new(1);
+        let size = format!("size={kib}k");
+        let Some(_mounted) = Mounted::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", &size], &site.disks[0])
+        else {
+            eprintln!("SKIPPED: no file system can be mounted here (not root)");
+            return;
+        };
+        if kib < 1280 {
+            let line = format!("record --scan trial --memory 128MiB --chunk 1MiB {ANY} --reserve 0");
+            let said = site.run(&line).expect(2).said();
+            assert!(
+                said.contains("and a chunk and the index need 1.3 MB") && said.contains("hint: "),
+                "{said}"
+            );
+            assert!(!site.disks[0].join("trial").exists(), "{kib}");
+            continue;
+        }
+        let mut recorder = site.record(&format!("{ANY} --reserve 0"));
+        let sent = send(&recorder.address(), &format!("{SLOW_LINE} --packets 1500"));
+        recorder.drained();
+        let report = recorder.stop().expect(1).json();
+        let (received, recorded, discarded) = agreed(&site, &report);
+        assert_eq!(received + drops(&report), number(&sent["packets"]), "{kib}: {report}");
+        // Chunks of 1 MiB have 208 frames.
+        assert!(recorded >= 208 * u64::from(kib > 2304) + 208 && discarded > 0, "{kib}: {recorded} {report}");
+        assert_eq!(
+            number(&report["recording"]["ledger"]["discarded_by"]["disks_full"]),
+            discarded,
+            "{report}"
+        );
+        first(&report["recording"], "chunk_lost");
+    }
+}
+
 #[test]
 fn a_disk_that_is_full_at_the_start_is_called_full() {
     let site = Site::new(2);

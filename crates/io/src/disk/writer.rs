@@ -5,6 +5,7 @@ use super::requests::{Completed, Requests};
 use super::{DiskOptions, Faults, Means, Waker};
 use crate::memory::{ALIGN, Pool, View};
 use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -267,9 +268,6 @@ impl Disk {
     }
 }
 
-/// Bytes allocated in advance at a time.
-const AHEAD: u64 = 256 << 10;
-
 /// An append-only file.
 ///
 /// An append-only file that is locked while its writer lives.
@@ -287,6 +285,9 @@ pub struct Log {
 }
 
 impl Log {
+    /// Bytes allocated in advance at a time.
+    pub const AHEAD_BYTES: u64 = 256 << 10;
+
     /// Create a file, or with `existing` open one to append to it.
     ///
     /// # Errors
@@ -324,13 +325,17 @@ impl Log {
         if self.length + bytes <= self.allocated {
             return Ok(());
         }
-        let more = bytes.max(AHEAD);
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, more) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-                self.allocated = self.length + more;
-                Ok(())
+        let mut more = bytes.max(Self::AHEAD_BYTES);
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, more) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.allocated = self.length + more;
+                    return Ok(());
+                }
+                // What is needed now may fit still.
+                Err(Errno::NOSPC) if more > bytes => more = bytes,
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error.into()),
         }
     }
 

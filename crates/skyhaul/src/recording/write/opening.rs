@@ -59,9 +59,9 @@ impl WriterOptions {
         Ok((opening, looked))
     }
 
-    /// Whether any disk that responds has room for a chunk.
+    /// Whether any disk that responds has room for a chunk beside its index, for which space is allocated in advance.
     fn check_space(&self, looked: &[Option<Looked>]) -> Result<(), WriterError> {
-        let needed = self.chunk_bytes().max(1);
+        let needed = self.chunk_bytes().max(1).saturating_add(Log::AHEAD_BYTES);
         let mut disks = Vec::new();
         for (path, found) in self.disks.iter().zip(looked) {
             let Some(Looked { free, .. }) = *found else {

@@ -7,7 +7,7 @@ use crate::recording::contents::LabelError;
 use crate::recording::index::record::ChunkMeta;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
-use skyhaul_io::disk::{Engine, Faults};
+use skyhaul_io::disk::{Engine, Faults, Log};
 use skyhaul_io::memory::{Block, Pool};
 use std::io;
 use std::ops::Range;
@@ -129,11 +129,11 @@ pub enum WriterError {
     #[error(
         "No space left on any disk: {disks}; {} of each must remain free (--reserve){}{}",
         megabytes(*reserve),
-        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }, Hint("delete recordings that are safe elsewhere, add a --disk, or lower --reserve"))]
+        if *chunk > Log::AHEAD_BYTES + 1 { format!(", and a chunk and the index need {}", megabytes(*chunk)) } else { String::new() }, Hint("delete recordings that are safe elsewhere, add a --disk, or lower --reserve"))]
     Full {
         /// The free space of each.
         disks: String,
-        /// Bytes of a chunk.
+        /// Bytes of a chunk and of the index.
         chunk: u64,
         /// Bytes that must remain free on each disk.
         reserve: u64,

@@ -8,7 +8,7 @@
 use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
 use crate::recording::write::options::Chunk;
-use skyhaul_io::disk::{Disk, Means, Place, Waker, WriteClaim};
+use skyhaul_io::disk::{Disk, Log, Means, Place, Waker, WriteClaim};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::View;
 use std::collections::{BTreeMap, VecDeque};
@@ -195,7 +195,7 @@ impl SharedDisk {
         self.log.get()
     }
 
-    /// The scan has begun on it: it has an index, and `free` bytes. Returns whether it still counts.
+    /// The scan has begun on it: it has an index, and had `free` bytes before. Returns whether it still counts.
     pub(super) fn join(&self, log: &Arc<File>, free: u64, reserve: u64) -> bool {
         let mut state = self.state();
         if !state.is_usable() {
@@ -203,6 +203,7 @@ impl SharedDisk {
         }
         // Known already of one that responded in time.
         if self.log.set(Arc::clone(log)).is_ok() {
+            let free = free.saturating_sub(Log::AHEAD_BYTES);
             (state.free_bytes, state.free) = (free, free.saturating_sub(reserve));
         }
         state.seen = Instant::now();
