@@ -156,6 +156,41 @@ def gone(world, ran, judge):
     judge.refilled("gone: cat --fill", before, judge.units(filled.out), victims)
 
 
+def bare_without_fill(world, ran, judge):
+    """The same of a recording without fill: what is missing in the files and between them is in no file and in no index."""
+    recorded = ran.record(world, "--no-fill")
+    if too_long(world, recorded):
+        return
+    before = judge.units(ran.run("cat", "--fill", *ran.on_disks, SCAN, "--stream", 0).out)
+    for disk in ran.disks:
+        for index in disk.rglob("*.index"):
+            index.unlink()
+    chunks, left = ran.chunks(), judge.units(ran.stream())
+    # A missing half of a FILA10G frame moves all that follow it.
+    if len(ran.names()) != 1 or not left or world.form == "fila10g" or any(unit.why for unit in before):
+        return
+    check = ran.run("check", *ran.on_disks, SCAN, "-q", "--json").json["datastreams"][0]
+    judge.equal("bare without fill: check: frames", on_disk=len(left), frames_seen=check["frames_seen"],
+                received=check["ledger"]["received"])
+    filled = ran.run("cat", "--fill", *ran.on_disks, SCAN)
+    judge.must(filled.code == 1, "bare without fill: cat --fill's exit code", str(filled.code))
+    rated = world.form == "lofar" or getattr(world.format, "edv", None) in (1, 3)
+    if not judge.regular or not rated or world.fault in ("late", "vanished", "returned") or world.beside:
+        return
+    # The first file shows in which order threads take turns, if all frames of one time are in it.
+    first = judge.units(chunks[min(chunks)].read_bytes())
+    size = len(world.threads)
+    times = [(unit.stamp.second, unit.stamp.frame) for unit in first]
+    if not any(len(set(times[at:at + size])) == 1 for at in range(len(times) - size + 1)):
+        return
+    # What the frames alone give: from the first one that came to the last one.
+    real = [at for at, unit in enumerate(before) if unit.sent]
+    before = before[real[0]:real[-1] + 1]
+    judge.refilled("bare without fill: cat --fill", before, judge.units(filled.out), [])
+    judge.equal("bare without fill: check: never received", check=check["ledger"]["never_received"],
+                missing=sum(not unit.sent for unit in before))
+
+
 def bare(world, ran, judge):
     """The chunk files alone, as a FlexBuff has them: no index, and one file is gone."""
     if too_long(world, ran.record(world)):
@@ -291,7 +326,7 @@ def live(world, ran, judge):
 
 
 STORIES = {"record": record, "no-fill": without_fill, "receive": receive, "send": send, "gone": gone, "samples": samples,
-           "full": full, "bare": bare,
+           "full": full, "bare": bare, "bare-no-fill": bare_without_fill,
            "python": python, "live": live}
 TURNS = ["record", "record", "receive", "send", "gone", "record", "no-fill", "samples",
          "record", "full", "bare",
@@ -299,7 +334,9 @@ TURNS = ["record", "record", "receive", "send", "gone", "record", "no-fill", "sa
 
 
 def name_of(seed, name=None):
-    return name or TURNS[seed % len(TURNS)]
+    told = name or TURNS[seed % len(TURNS)]
+    # Every second one of these, so that the other seeds keep their stories.
+    return "bare-no-fill" if name is None and told == "bare" and seed // len(TURNS) % 2 else told
 
 
 def run(world, ran, name=None):

@@ -53,14 +53,15 @@ pub(in crate::recording) fn rate_of(about: &Datastream, trace: &Trace) -> Option
         rate: None,
         parts: format.parts as u64,
         group: Some(format.threads.len() as u64),
-        threads: Vec::new(),
+        // A file may be too short for threads to prove themselves.
+        threads: trace.threads().collect(),
         numbered: format.own.rate().is_none(),
     });
     trace.tell(|place| place, &mut timeline);
-    match timeline.rate() {
-        Some((frames, 1)) => u32::try_from(frames).ok(),
-        _ => None,
-    }
+    let frames = timeline.rate().filter(|&(_, seconds)| seconds == 1).map(|(frames, _)| frames)?;
+    // The end of a second that is missing looks like a lower rate; a frame of another second may disprove that.
+    let is_possible = trace.frames().all(|(seen, _)| u64::from(seen.time.frame) < frames);
+    u32::try_from(frames).ok().filter(|_| is_possible)
 }
 
 /// Where the frames of a stream lie in it, by their headers.
