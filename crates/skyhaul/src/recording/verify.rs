@@ -11,6 +11,7 @@
 //! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
+pub(super) mod adopt;
 pub(super) mod count;
 pub(super) mod file;
 pub(super) mod judge;
