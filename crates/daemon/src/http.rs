@@ -2,7 +2,10 @@
 //!
 //! Connections that have not shown a valid token are limited in number, size and time before any work is done for them.
 //! Limits: [`MAX_CONNECTIONS`] unless a service has others; a connection has [`HEAD_TIMEOUT`] until its first request, and
-//! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes.
+//! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes,
+//! and as many of a client's part of a TLS handshake; twice as many where certificates of clients are asked for.
+
+mod hello;
 
 use crate::client_certificates::{ClientAuthorities, ShownCertificate};
 use crate::tcp_service::{
@@ -12,6 +15,7 @@ use axum::extract::Request;
 use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Router};
+use hello::HelloStream;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -78,6 +82,7 @@ pub(crate) struct HttpService {
 pub(crate) struct HttpServer {
     address: SocketAddr,
     service: TcpService,
+    connections: Arc<Connections>,
 }
 
 impl HttpServer {
@@ -87,7 +92,8 @@ impl HttpServer {
         listen: SocketAddr,
         beside: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<Self> {
-        let port = TcpPort::open(listen, Arc::clone(&site.connections))?;
+        let connections = Arc::clone(&site.connections);
+        let port = TcpPort::open(listen, Arc::clone(&connections))?;
         let address = port.address();
         // Of files that arrive, nothing is visible before it is whole: a disk that hangs need not hold the end up.
         let ends_work = site.carries == Carries::Calls;
@@ -98,7 +104,7 @@ impl HttpServer {
                 () = beside() => {}
             }
         })?;
-        Ok(Self { address, service })
+        Ok(Self { address, service, connections })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -109,6 +115,11 @@ impl HttpServer {
     /// The address on which it listens, with the actual port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its connections.
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
     }
 }
 
@@ -202,41 +213,76 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
-        let (tls, carries) = (site.tls.clone().map(|tls| (tls, site.clients.clone())), site.carries);
+        let (connections, carries) = (Arc::clone(&site.connections), site.carries);
+        // It counts as failed from here on until it is complete: the connection may be closed before its first step.
+        let tls = site.tls.clone().map(|acceptor| TlsDoor {
+            acceptor,
+            clients: site.clients.clone(),
+            pending: PendingHandshake(Some(Arc::clone(&connections))),
+        });
         async move {
             tokio::select! {
                 () = enter((stream, &connection), tls, (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}
-                () = connection.silent() => {}
+                () = connection.silent() => connections.note_silent(),
             }
         }
     };
     port.serve(stopped, serve).await;
 }
 
+/// The TLS of a connection.
+struct TlsDoor {
+    acceptor: TlsAcceptor,
+    /// Who signs certificates of clients, if these are asked for.
+    clients: Option<Arc<ClientAuthorities>>,
+    pending: PendingHandshake,
+}
+
 /// Serves a connection, with or without TLS.
 async fn enter(
     (stream, connection): (TcpStream, &Connection),
-    tls: Option<(TlsAcceptor, Option<Arc<ClientAuthorities>>)>,
+    tls: Option<TlsDoor>,
     service: (Answering, Carries),
     stopped: watch::Receiver<bool>,
 ) {
-    match tls {
-        None => serve(stream, service, stopped).await,
-        Some((tls, clients)) => match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                let chain = stream.get_ref().1.peer_certificates();
-                if let Some((clients, chain)) = clients.zip(chain) {
-                    let _ = connection.certificate.set(clients.judge(chain));
-                }
-                serve(stream, service, stopped).await;
+    let Some(TlsDoor { acceptor, clients, pending }) = tls else {
+        return serve(stream, service, stopped).await;
+    };
+    // Certificates of the grid are chains.
+    let most = if clients.is_some() { 2 * MAX_HEAD_BYTES } else { MAX_HEAD_BYTES };
+    // Its time is that of the first request.
+    match acceptor.accept(HelloStream { inner: stream, left: Some(most) }).await {
+        Ok(mut stream) => {
+            pending.complete();
+            stream.get_mut().0.left = None;
+            let chain = stream.get_ref().1.peer_certificates();
+            if let Some((clients, chain)) = clients.zip(chain) {
+                let _ = connection.certificate.set(clients.judge(chain));
             }
-            // A client whose handshake fails knows the reason; only what concerns certificates that were asked for is noted.
-            Ok(Err(error)) => {
-                clients.inspect(|clients| clients.note_failure(connection.peer.ip(), &error));
-            }
-            Err(_) => {}
-        },
+            serve(stream, service, stopped).await;
+        }
+        // A client whose handshake fails knows the reason. It is counted; only what concerns certificates that were asked for is noted.
+        Err(error) => {
+            clients.inspect(|clients| clients.note_failure(connection.peer.ip(), &error));
+        }
+    }
+}
+
+/// A handshake that counts as failed when this is dropped.
+struct PendingHandshake(Option<Arc<Connections>>);
+
+impl PendingHandshake {
+    fn complete(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for PendingHandshake {
+    fn drop(&mut self) {
+        if let Some(connections) = &self.0 {
+            connections.note_failed_handshake();
+        }
     }
 }
 
@@ -273,3 +319,6 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,7 @@ pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
 pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
+use crate::webdav::WebDavServer;
 use dashboard::board::Board;
 use disk_jobs::DiskJobs;
 use kept::Schedules;
@@ -54,7 +55,7 @@ use skyhaul_core::station::{
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
@@ -111,6 +112,7 @@ impl StationService {
             changing: Mutex::default(),
             queue_version: Mutex::default(),
             is_queue_stale: AtomicBool::new(false),
+            files: OnceLock::new(),
             board,
         });
         disks::watch(&shared)?;
@@ -233,6 +235,12 @@ impl StationService {
         self.shared.over.store(true, Ordering::Relaxed);
         lock(&self.shared.watchers).clear();
         self.shared.faulty.load(Ordering::Relaxed) == 0
+    }
+
+    /// Shows the connections of a server of files in the station's `/metrics`.
+    pub fn show_files(&self, server: &WebDavServer) {
+        // There is one for each station.
+        let _ = self.shared.files.set(Arc::clone(server.connections()));
     }
 
     /// Whether its clock still runs; it ends by itself only because of a bug.

@@ -10,6 +10,7 @@
 
 use skyhaul::admission::{ConnectionTable, TableFull};
 use skyhaul::io::lock::lock;
+use skyhaul::metrics::{Kind, Metric};
 use skyhaul_core::balance::AllowList;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +28,7 @@ pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Pause of accepting when it fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections that have been told to close and are still open.
-const MAX_CLOSING: usize = 64;
+pub(crate) const MAX_CLOSING: usize = 64;
 
 /// The threads of a service. It stops when dropped.
 #[derive(Debug)]
@@ -162,6 +163,8 @@ pub(crate) struct Connections {
     inner: Mutex<Open>,
     refused: AtomicU64,
     displaced: AtomicU64,
+    silent: AtomicU64,
+    failed_handshakes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -180,6 +183,10 @@ pub(crate) struct ConnectionCounts {
     pub(crate) refused: u64,
     /// Those that were closed for others.
     pub(crate) displaced: u64,
+    /// Those that were closed because no request came in time.
+    pub(crate) silent: u64,
+    /// Those that ended before the TLS handshake was complete, for whatever reason.
+    pub(crate) failed_handshakes: u64,
 }
 
 /// The admission of an open connection. It counts until it is dropped.
@@ -199,8 +206,8 @@ impl Connections {
     /// The same, from addresses of a list alone.
     pub(crate) fn only(allow: AllowList, total: usize, per_address: usize) -> Arc<Connections> {
         let inner = Mutex::new(Open { table: ConnectionTable::new(total, per_address), count: 0 });
-        let (refused, displaced) = Default::default();
-        Arc::new(Connections { total, allow, inner, refused, displaced })
+        let (refused, displaced, silent, failed_handshakes) = Default::default();
+        Arc::new(Connections { total, allow, inner, refused, displaced, silent, failed_handshakes })
     }
 
     /// Admits a connection from this address if it may connect, and there is room or another can be closed for it.
@@ -239,11 +246,55 @@ impl Connections {
         }
     }
 
+    /// Notes that a connection was closed because no request came in time.
+    pub(crate) fn note_silent(&self) {
+        self.silent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a connection ended before its TLS handshake was complete.
+    pub(crate) fn note_failed_handshake(&self) {
+        self.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self) -> ConnectionCounts {
-        let open = self.locked().count as u64;
-        let (refused, displaced) =
-            (self.refused.load(Ordering::Relaxed), self.displaced.load(Ordering::Relaxed));
-        ConnectionCounts { open, refused, displaced }
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ConnectionCounts {
+            open: self.locked().count as u64,
+            refused: of(&self.refused),
+            displaced: of(&self.displaced),
+            silent: of(&self.silent),
+            failed_handshakes: of(&self.failed_handshakes),
+        }
+    }
+
+    /// The same for `/metrics`; `metric` gives names their prefix.
+    pub(crate) fn metrics(&self, metric: impl Fn(&str, Kind, &str) -> Metric) -> Vec<Metric> {
+        let counts = self.counts();
+        let single = |name: &str, kind, help: &str, value: u64| {
+            let mut metric = metric(name, kind, help);
+            metric.add(&[], value);
+            metric
+        };
+        let total = |name: &str, help: &str, value| single(name, Kind::Counter, help, value);
+        vec![
+            single("connections", Kind::Gauge, "Open connections.", counts.open),
+            total("connections_refused_total", "Connections refused because of the limits.", counts.refused),
+            total(
+                "connections_displaced_total",
+                "Connections without a valid token that were closed for newer ones.",
+                counts.displaced,
+            ),
+            total(
+                "connections_silent_total",
+                "Connections closed because no request came in time.",
+                counts.silent,
+            ),
+            total(
+                "handshakes_failed_total",
+                "Connections that ended before the TLS handshake was complete.",
+                counts.failed_handshakes,
+            ),
+        ]
     }
 
     fn locked(&self) -> MutexGuard<'_, Open> {
@@ -291,7 +342,10 @@ mod tests {
         let new = enter(&all, 7).unwrap();
         let open = |permit: &Permit| all.locked().table.get(permit.id).is_some();
         assert!(!open(&proven[1]) && open(&proven[0]) && open(&new));
-        assert_eq!(all.counts(), ConnectionCounts { open: 5, refused: 2, displaced: 1 });
+        assert_eq!(
+            all.counts(),
+            ConnectionCounts { open: 5, refused: 2, displaced: 1, ..Default::default() }
+        );
         drop((proven, new));
         assert_eq!(all.counts().open, 0);
     }
@@ -301,7 +355,7 @@ mod tests {
         let all = Connections::only(AllowList::of(&["10.0.0.0/30".parse().unwrap()]), 1, 1);
         let first = enter(&all, 1).unwrap();
         assert!(enter(&all, 4).is_none() && all.enter([127, 0, 0, 1].into()).is_none());
-        assert_eq!(all.counts(), ConnectionCounts { open: 1, refused: 2, displaced: 0 });
+        assert_eq!(all.counts(), ConnectionCounts { open: 1, refused: 2, ..Default::default() });
         assert!(enter(&all, 2).is_some() && all.counts().displaced == 1);
         drop(first);
     }

@@ -251,6 +251,11 @@ impl WebDavServer {
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
+
+    /// Its connections.
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        self.0.connections()
+    }
 }
 
 async fn answer(

@@ -60,6 +60,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let vsi = config.vsi.map(start).transpose()?;
     let http = config.http;
     let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings)).transpose()?;
+    files.iter().for_each(|files| service.show_files(files));
     let etransfer = config.etransfer;
     let etransfer_server =
         etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;

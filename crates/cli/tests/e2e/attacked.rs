@@ -301,6 +301,127 @@ fn a_receiver_does_not_forward_to_itself() {
     }
 }
 
+/// A certificate of `localhost`, and its key.
+fn certificate(at: &std::path::Path) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, text: String| {
+        std::fs::write(at.join(name), text).unwrap();
+        at.join(name).display().to_string()
+    };
+    (file("tls.pem", made.cert.pem()), file("tls.key", made.signing_key.serialize_pem()))
+}
+
+/// Ten thousand connections of twenty addresses whose TLS handshake never ends: nothing, a few bytes, 64 KiB of one message, and what
+/// is no TLS. None, with a visible reason, where there are too few descriptors.
+fn half_open(to: SocketAddr) -> Option<Vec<TcpStream>> {
+    let files = skyhaul::io::host::descriptors::raise();
+    if files < 16_384 {
+        println!("SKIPPED: {files} open files are too few (ulimit -Hn 16384)");
+        return None;
+    }
+    let mut message = vec![1, 0, 0xFF, 0xF0, 3, 3];
+    message.resize(60_000, 0);
+    let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    let long: Vec<u8> = message.chunks(4096).flat_map(record).collect();
+    let parts: [&[u8]; 4] = [b"", &[22, 3, 1, 2, 0, 1], &long, b"GET / HTTP/1.1\r\n\r\n"];
+    let one = |n: usize| {
+        let mut stream = connect_from([127, 0, 0, 100 + (n % 20) as u8], to);
+        stream.set_nonblocking(true).unwrap();
+        // It may be closed before all is sent.
+        let _ = stream.write(parts[n % parts.len()]);
+        stream
+    };
+    Some((0..10_000).map(one).collect())
+}
+
+#[test]
+fn half_open_handshakes_leave_the_control_plane_for_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (pem, key) = certificate(directory.path());
+    let token = directory.path().join("token").display().to_string();
+    let line = format!("{} --token-file {token} --tls-cert {pem} --tls-key {key}", super::balance::FREE);
+    let mut job = Job::start(&words(&line));
+    let port: u16 = wait_for("it to listen", || {
+        assert!(job.is_running(), "it ended: {}", job.stderr());
+        let said = job.stderr();
+        said.lines().find_map(|line| line.split_once("https://127.0.0.1:")?.1.parse().ok())
+    });
+    let honest = || {
+        let uri = format!("ejfats://localhost:{port}/");
+        super::site::run(&format!(
+            "balancer version --balancer {uri} --token-file {token} --certificate {pem}"
+        ))
+        .code
+            == Some(0)
+    };
+    served("a client of the control plane", honest);
+    let before = cost(job.pid());
+    let Some(held) = half_open(SocketAddr::from(([127, 0, 0, 1], port))) else { return };
+    for _ in 0..3 {
+        served("a client of the control plane", honest);
+    }
+    let after = cost(job.pid());
+    println!("{before:?} {after:?}");
+    // 48 KiB of each of 4096 connections.
+    assert!(
+        after.0 <= before.0 + 192 && after.1 <= before.1 + 8 && after.2 <= before.2 + 4096 + 72,
+        "{after:?}"
+    );
+    wait_for("them to be ended", || (cost(job.pid()).2 <= before.2 + 16).then_some(()));
+    served("a client of the control plane", honest);
+    drop(held);
+}
+
+#[test]
+fn half_open_handshakes_leave_the_server_of_files_for_others() {
+    let site = super::site::Site::new(1);
+    let place = site.disks[0].parent().unwrap().to_owned();
+    let (pem, key) = certificate(&place);
+    std::fs::create_dir(place.join("exp")).unwrap();
+    std::fs::write(place.join("exp/f"), "what is served").unwrap();
+    let http = format!(
+        "[http]\nlisten = '127.0.0.1:0'\ncertificate = '{pem}'\nkey = '{key}'\n[[http.root]]\nname = 'exp'\ndirectory = '{}'",
+        place.join("exp").display()
+    );
+    let serving = super::serve::Serving::start(site, &http);
+    let port: u16 = wait_for("files to be served", || {
+        let said = serving.job.stderr();
+        said.lines().find_map(|line| line.split_once("files on https://127.0.0.1:")?.1.parse().ok())
+    });
+    let out = place.join("out");
+    let honest = || {
+        let _ = std::fs::remove_file(out.join("f"));
+        let line = format!("copy https://localhost:{port}/exp/f {} --ca {pem}", out.display());
+        super::site::run(&line).expect(0);
+        std::fs::read(out.join("f")).is_ok_and(|bytes| bytes == b"what is served")
+    };
+    std::fs::create_dir(&out).unwrap();
+    served("a client of the server of files", honest);
+    let before = cost(serving.job.pid());
+    let Some(held) = half_open(SocketAddr::from(([127, 0, 0, 1], port))) else { return };
+    for _ in 0..3 {
+        served("a client of the server of files", honest);
+    }
+    let after = cost(serving.job.pid());
+    println!("{before:?} {after:?}");
+    // 48 KiB of each of 1024 connections.
+    assert!(
+        after.0 <= before.0 + 48 && after.1 <= before.1 + 16 && after.2 <= before.2 + 1024 + 72,
+        "{after:?}"
+    );
+    wait_for("them to be ended", || (cost(serving.job.pid()).2 <= before.2 + 16).then_some(()));
+    // Each that came and was not served is in a count.
+    let metrics = serving.metrics();
+    let count = |name: &str| {
+        let name = format!("skyhaul_station_files_{name} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap_or_else(|| panic!("{name}: {metrics}")).parse::<u64>().unwrap()
+    };
+    assert_eq!(count("handshakes_failed_total") + count("connections_refused_total"), 10_000, "{metrics}");
+    assert!(count("connections_displaced_total") + count("connections_silent_total") > 1000, "{metrics}");
+    drop(held);
+}
+
 /// Every function in the sources below a directory.
 fn functions(directory: &std::path::Path, into: &mut std::collections::BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).unwrap() {

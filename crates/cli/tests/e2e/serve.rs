@@ -60,6 +60,10 @@ impl Serving {
         });
     }
 
+    pub(crate) fn metrics(&self) -> String {
+        raw(&self.api, "GET /metrics HTTP/1.0\r\n\r\n")
+    }
+
     /// Kills it, and starts it again.
     pub(crate) fn kill_and_restart(&mut self) {
         self.kill();

@@ -8,6 +8,7 @@ use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
+use crate::tcp_service::Connections;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
     QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingStatus, RequestId, Station, StationAction,
@@ -15,7 +16,7 @@ use skyhaul_core::station::{
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +60,8 @@ pub(super) struct Shared {
     pub(super) queue_version: Mutex<u64>,
     /// Whether the queue has changed since.
     pub(super) is_queue_stale: AtomicBool,
+    /// Connections of the server of files beside the station, if there is one.
+    pub(super) files: OnceLock<Arc<Connections>>,
 }
 
 #[derive(Debug)]

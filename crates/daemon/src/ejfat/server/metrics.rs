@@ -3,7 +3,6 @@
 use super::super::api::Names;
 use super::calls::ServerState;
 use crate::metrics::CONTENT_TYPE_TEXT;
-use crate::tcp_service::ConnectionCounts;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -59,11 +58,7 @@ fn text(door: &ServerState) -> String {
     single("sessions", Kind::Gauge, "Registered workers.", &sessions);
     let help = "Packets at the default port from clients that ignore the port in EJFAT_URI.";
     single("wrong_instance_packets_total", Kind::Counter, help, &api.strays());
-    let ConnectionCounts { open, refused: away, displaced: closed } = door.connections.counts();
-    single("connections", Kind::Gauge, "Open connections.", &open);
-    single("connections_refused_total", Kind::Counter, "Connections refused because of the limits.", &away);
-    let help = "Connections without a valid token that were closed for newer ones.";
-    single("connections_displaced_total", Kind::Counter, help, &closed);
+    all.extend(door.connections.metrics(metric));
     let mut calls = metric("calls_refused_total", Kind::Counter, "Calls refused, by kind.");
     for (kind, n) in refused {
         calls.add(&[("kind", &kind.name())], n);
