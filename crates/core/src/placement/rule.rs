@@ -29,7 +29,7 @@
 //! A slot is some words that program and user share, see [`SlotShape`]. Handing a slot out and opening it again is the user's
 //! part: `skyhaul_io::udp::bpf`, decision 0061.
 //!
-//! Limits: heads of 128 bytes, 45 values, [`MAX_TRAIN`] packets in a train, units below 64 KiB.
+//! Limits: heads of 128 bytes, 48 values, [`MAX_TRAIN`] packets in a train, units below 64 KiB.
 
 mod emit;
 mod judge;
@@ -37,7 +37,7 @@ mod log;
 
 pub use emit::{PASSED_TO_WAKE, PROCESSOR_BYTES, RuleMap, RuleProgram, count_words, program};
 pub use judge::{RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
-pub use log::{LOG_ENTRIES, LOG_HEAD, LOG_TAIL, LoggedPacket, LoggedRun, log_words};
+pub use log::{LOG_ENTRIES, LOG_HEAD, LOG_TAIL, LoggedPacket, LoggedRun, RuleLog};
 
 use super::Reject;
 
@@ -48,7 +48,7 @@ const MAX_TRAIN_BYTES: u32 = 65_507;
 /// Bytes of the longest head.
 pub const MAX_HEAD_BYTES: u32 = 128;
 /// Values of a rule.
-pub const MAX_VALUES: usize = 45;
+pub const MAX_VALUES: usize = 48;
 /// Words of a slot before its bits.
 pub const SLOT_HEAD_WORDS: usize = 8;
 /// Word of a slot: twice the number of the object, and 1 if the slot is open for it.
@@ -155,6 +155,16 @@ pub enum RuleStep {
         /// If no row has it.
         otherwise: Otherwise,
     },
+    /// The next `steps` steps are for packets whose value is at least this; others go on behind them. What they compute is used
+    /// by them only.
+    Only {
+        /// What is tested.
+        value: RuleValue,
+        /// Lower bound.
+        least: u64,
+        /// Steps.
+        steps: u8,
+    },
 }
 
 /// Where payloads go.
@@ -168,6 +178,8 @@ pub enum RuleTarget {
         element_bytes: u32,
         /// Elements.
         elements: u32,
+        /// Where in the element a payload goes; where its unit begins, if there is none.
+        offset: Option<RuleValue>,
     },
     /// Anywhere in an arena of elements of `element_bytes` bytes that follow each other.
     At {
@@ -236,6 +248,8 @@ pub struct PlacementRule {
     pub length: RuleValue,
     /// First byte of the payload in the packet.
     pub start: u32,
+    /// So many bytes more are before it, where heads differ in length.
+    pub skip: Option<RuleValue>,
     /// Not 0 for the last packet of an object, which so states the size. `None`: objects are as large as their slot.
     pub last: Option<RuleValue>,
     /// Where payloads go.
@@ -251,9 +265,8 @@ pub struct PlacementRule {
     pub parameters: u16,
     /// Whom it wakes when.
     pub wake: RuleWake,
-    /// Words of the log, in which the program notes what became of each packet, in order: a power of two from 2⁸ to 2²⁴. 0:
-    /// there is none. See [`LoggedRun`].
-    pub log: u32,
+    /// The log, in which the program notes what became of each packet, in order. See [`LoggedRun`].
+    pub log: RuleLog,
 }
 
 /// The steps of a rule under construction.
@@ -306,6 +319,17 @@ impl RuleSteps {
         [(); N].map(|()| self.next())
     }
 
+    /// For packets whose value is at least this: the steps that `make` adds.
+    pub fn only(&mut self, value: RuleValue, least: u64, make: impl FnOnce(&mut RuleSteps)) {
+        let at = self.steps.len();
+        self.steps.push(RuleStep::Only { value, least, steps: 0 });
+        make(self);
+        let made = (self.steps.len() - at - 1) as u8;
+        if let Some(RuleStep::Only { steps, .. }) = self.steps.get_mut(at) {
+            *steps = made;
+        }
+    }
+
     /// The steps.
     #[must_use]
     pub fn done(self) -> Vec<RuleStep> {
@@ -344,7 +368,7 @@ impl PlacementRule {
     pub fn arena(&self) -> (usize, u32) {
         match self.target {
             RuleTarget::Slot => (self.shape.slot_bytes(), self.shape.slots),
-            RuleTarget::Block { element_bytes, elements }
+            RuleTarget::Block { element_bytes, elements, .. }
             | RuleTarget::At { element_bytes, elements, .. } => (element_bytes as usize, elements),
         }
     }
@@ -357,7 +381,7 @@ impl PlacementRule {
                 RuleStep::Within { otherwise, .. }
                 | RuleStep::AtMost { otherwise, .. }
                 | RuleStep::Find { otherwise, .. } => *otherwise = Otherwise::Pass,
-                RuleStep::Let(_) => {}
+                RuleStep::Let(_) | RuleStep::Only { .. } => {}
             }
         }
         (self.repeated, self.refuses) = (Otherwise::Pass, false);
@@ -374,9 +398,36 @@ impl PlacementRule {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), BadRule> {
-        let mut values = 0usize;
-        for step in &self.steps {
-            let known = |used: &[RuleValue]| used.iter().all(|value| usize::from(value.0) < values);
+        let values = self.check_steps()?;
+        let is_known = |value: &RuleValue| values.get(usize::from(value.0)) == Some(&true);
+        let mut used = vec![self.slot, self.unit, self.length];
+        used.extend(self.number.iter().chain(&self.last).chain(&self.skip));
+        match self.target {
+            RuleTarget::At { address, anchor, .. } => used.extend([address, anchor]),
+            RuleTarget::Block { offset, .. } => used.extend(offset),
+            RuleTarget::Slot => {}
+        }
+        if values.len() > MAX_VALUES || !used.iter().all(is_known) {
+            return Err(BadRule("too many values, or one that no step has computed"));
+        }
+        self.check_shape()
+    }
+
+    /// Which values there are behind all steps: those that each packet has.
+    fn check_steps(&self) -> Result<Vec<bool>, BadRule> {
+        let mut values: Vec<bool> = Vec::new();
+        // Where steps end that are not for all packets, and the first of their values.
+        let mut only: Option<(usize, usize)> = None;
+        for (at, step) in self.steps.iter().enumerate() {
+            if let Some((end, first)) = only
+                && end == at
+            {
+                values[first..].fill(false);
+                only = None;
+            }
+            let known = |used: &[RuleValue]| {
+                used.iter().all(|value| values.get(usize::from(value.0)) == Some(&true))
+            };
             let parameters = usize::from(self.parameters);
             let (is_known, more) = match *step {
                 RuleStep::Let(op) => (self.is_op(op, &known), 1),
@@ -386,21 +437,23 @@ impl PlacementRule {
                     let end = usize::from(first) + usize::from(rows) * (usize::from(columns) + 1);
                     (known(&[key]) && end <= parameters, usize::from(columns))
                 }
+                RuleStep::Only { value, steps, .. } => {
+                    let end = at + 1 + usize::from(steps);
+                    let is_alone = only.is_none() && steps > 0 && end < self.steps.len();
+                    let is_known = is_alone && known(&[value]);
+                    only = Some((end, values.len()));
+                    (is_known, 0)
+                }
             };
             if !is_known {
                 return Err(BadRule("a step uses what is not there"));
             }
-            values += more;
+            values.resize(values.len() + more, true);
         }
-        let mut used = vec![self.slot, self.unit, self.length];
-        used.extend(self.number);
-        used.extend(self.last);
-        if let RuleTarget::At { address, anchor, .. } = self.target {
-            used.extend([address, anchor]);
-        }
-        if values > MAX_VALUES || used.iter().any(|value| usize::from(value.0) >= values) {
-            return Err(BadRule("too many values, or one that no step has computed"));
-        }
+        Ok(values)
+    }
+
+    fn check_shape(&self) -> Result<(), BadRule> {
         let SlotShape { slots, units, unit_bytes } = self.shape;
         let (element, elements) = self.arena();
         if [slots, units, unit_bytes, elements].contains(&0) || unit_bytes >= 1 << 16 {
@@ -416,7 +469,7 @@ impl PlacementRule {
         if element < unit_bytes as usize || self.head_bytes > MAX_HEAD_BYTES || self.head_bytes == 0 {
             return Err(BadRule("an element smaller than a unit, or a head that is too long"));
         }
-        if self.log != 0 && !(self.log.is_power_of_two() && (1 << 8..=1 << 24).contains(&self.log)) {
+        if !self.log.is_possible(self.head_bytes) {
             return Err(BadRule("a log whose length is no power of two, too short or too long"));
         }
         if !(1..=63).contains(&self.number_bits) {

@@ -30,6 +30,8 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     const COUNTED_BY_SENDER: bool = true;
     /// Every packet states the size of its object, so packets that state different sizes of one contradict each other.
     const STATES_SIZE: bool = false;
+    /// Whether there are rules by which a program places its objects: [`HeapLayout`](super::spead::HeapLayout).
+    const IS_PLACED: bool = false;
     /// Maximum size of an object in bytes, unless the user sets another.
     const LARGEST: u64 = 256 << 20;
 

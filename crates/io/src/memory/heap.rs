@@ -31,11 +31,14 @@
 //! last handle of the memory.
 
 mod class;
+mod kernel;
 #[cfg(all(test, not(any(miri, sanitized))))]
 mod model;
 mod returned;
 mod supply;
 mod sync;
+
+pub use kernel::KernelHeaps;
 
 use super::default_bytes;
 use super::mapping::HUGE;
@@ -107,6 +110,10 @@ impl HeapMemory {
                 Class::new(bytes, warm_bytes)
             })
             .collect();
+        Self::of(limit, classes)
+    }
+
+    fn of(limit: u64, classes: Box<[Class]>) -> Self {
         let inner = Box::new(Inner {
             supply: Supply::new(limit),
             classes,
@@ -181,6 +188,12 @@ impl HeapMemory {
     /// Wait until the memory [kept ahead](Self::keep_ahead) is ready.
     pub fn wait_ahead(&self) {
         self.inner().supply.wait_ahead();
+    }
+
+    /// Take `bytes` out of it for good, for [memory of the kernel](KernelHeaps); `false` if there are not so many.
+    #[must_use]
+    pub fn set_aside(&self, bytes: u64) -> bool {
+        self.inner().supply.set_aside(bytes)
     }
 
     /// Maximum number of bytes taken from the system.
@@ -347,8 +360,13 @@ impl HeapBytes {
     /// # Panics
     /// If the range is outside.
     pub fn zero(&mut self, range: Range<usize>) {
+        // SAFETY: the node is ours while we live.
+        let is_of_kernel = unsafe { self.node.as_ref() }.is_of_kernel();
         let part = self.part_mut(range);
-        // SAFETY: every block is part of a private anonymous mapping (`Mapping::anonymous`), and this one is ours.
+        if is_of_kernel {
+            return part.fill(0);
+        }
+        // SAFETY: every other block is part of a private anonymous mapping (`Mapping::anonymous`), and this one is ours.
         unsafe { zero(part) }
     }
 

@@ -24,12 +24,13 @@ pub use log::PlacementLog;
 
 use crate::bpf::{Map, Program, Words, possible_processors};
 use crate::memory::remote::RemoteMemory;
+use crate::memory::heap::KernelHeaps;
 use crate::memory::{Pool, check_available};
 use skyhaul_core::bytecode::Step;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::rule::{
     ARRIVED, BLOCK, PROCESSOR_BYTES, PlacementRule, RuleCounts, RuleMap, SIZE, SLOT_HEAD_WORDS, STATE,
-    count_words, log_words, program,
+    count_words, program,
 };
 use std::fmt;
 use std::io;
@@ -139,6 +140,14 @@ impl PlacementArena {
         Some(PlacementArena { map: Arc::clone(map), words: Arc::clone(words), element_bytes, elements })
     }
 
+    /// The memory of these heaps.
+    #[must_use]
+    pub fn of_heaps(heaps: &KernelHeaps) -> PlacementArena {
+        let (map, words) = heaps.kernel();
+        let (element_bytes, elements) = heaps.elements();
+        PlacementArena { map: Arc::clone(map), words: Arc::clone(words), element_bytes, elements }
+    }
+
     /// Bytes of an element, and number of elements.
     #[must_use]
     pub fn elements(&self) -> (u32, u32) {
@@ -199,9 +208,9 @@ impl PlacementProgram {
         let (slots_map, slots) = Map::mapped(words * 8, 1)?;
         let (parameters_map, parameters) = Map::mapped(usize::from(rule.parameters).max(1) * 8, 1)?;
         let (processors_map, processors) = Map::mapped(processors * PROCESSOR_BYTES, 1)?;
-        let log = match rule.log {
+        let log = match rule.log.words {
             0 => None,
-            words => Some(Map::mapped(log_words(words) * 8, 1)?),
+            _ => Some(Map::mapped(rule.log.memory() * 8, 1)?),
         };
         let steps = code.steps(|map| match map {
             RuleMap::Arena => arena.map.number(),

@@ -1,7 +1,7 @@
 //! The program in the kernel and the interpreter of its rule give the same packets the same fate: bytes, slots, counters.
 
 use skyhaul_core::placement::rule::{
-    BLOCK, PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleTarget, RuleWake, SlotShape,
+    BLOCK, LoggedPacket, PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleTarget, RuleWake, SlotShape,
 };
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::layout::{Blocks, LayoutRule};
@@ -175,7 +175,12 @@ fn logs_agree(placer: &mut PlacementProgram, table: &mut RuleTable) {
     let end = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
     let run = loop {
-        match placer.log().unwrap().take(|packet| seen.push(packet)) {
+        let octets = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut each = |packet, head: &[u64]| {
+            let is_placed = matches!(packet, LoggedPacket::Placed { .. });
+            seen.push((packet, if is_placed { octets(head) } else { Vec::new() }));
+        };
+        match placer.log().unwrap().take(&mut each) {
             Some(run) => break run,
             None => assert!(Instant::now() < end, "a run is not in the log"),
         }
@@ -426,7 +431,7 @@ fn of_a_log_that_is_full_nothing_is_placed() {
     // Two words for each: a run, and its packet. Slots are closed, so all came up, logged or not.
     assert_eq!(log.head(), 130, "it is half full");
     let mut taken = 0;
-    while log.take(|_| ()).is_some() {
+    while log.take(|_, _| ()).is_some() {
         taken += 1;
     }
     assert_eq!((taken, log.tail()), (65, 130));

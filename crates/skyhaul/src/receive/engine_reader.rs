@@ -181,7 +181,7 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             kernel.wait(wait)?;
             left = Duration::ZERO;
         }
-        let (engine, clock) = (&mut self.engine, &mut self.clock);
+        let (engine, clock, kernel) = (&mut self.engine, &mut self.clock, &mut self.kernel);
         let (mut bytes, mut pause) = (0, None);
         let mut packets = source.poll(left, &mut |train| {
             if bytes == 0 {
@@ -190,9 +190,12 @@ impl Consumer<Box<dyn Source>> for EngineReader {
                 pause.into_iter().for_each(|pause| engine.paused(pause));
             }
             bytes += train.bytes.len() as u64;
+            if let Some(kernel) = kernel {
+                kernel.hear(engine, &train);
+            }
             engine.handle_train(&train, clock.now());
         })?;
-        if let Some(kernel) = &mut self.kernel {
+        if let Some(kernel) = kernel {
             if packets == 0 {
                 pause = clock.turn();
                 pause.into_iter().for_each(|pause| engine.paused(pause));
@@ -248,6 +251,9 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn close(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.close(&mut self.engine);
+        }
         self.engine.close(self.clock.now());
     }
 
@@ -264,6 +270,9 @@ impl Consumer<Box<dyn Source>> for EngineReader {
     }
 
     fn finish(&mut self, _: &mut Box<dyn Source>) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.close(&mut self.engine);
+        }
         self.engine.finish(self.clock.now());
         self.tell_events();
     }

@@ -10,20 +10,26 @@
 //! found empty, so the order of a sender's packets is kept. The process sleeps until an object begins or is complete, until
 //! something comes up, or for the time of a poll.
 //!
-//! Limits: [`PEERS`] streams, each of a sender of its own and of a format that has a rule; the others are received as by `stage`.
+//! Heaps of SPEAD are learned here, by sender ([`HeapLearner`]): the engine does not, and places them by their heads.
+//!
+//! Limits: [`PEERS`] streams or senders of heaps, each of a sender of its own and of a format that has a rule; the others are received
+//! as by `stage`.
 
 use super::Sink;
-use super::engine::Engine;
+use super::engine::{Engine, PlacedOf};
 use super::info::StreamInfo;
-use super::placer::{Placer, SLOTS, Until};
+use super::keyed::{HeapPlacing, PlacingPlan};
+use super::placer::{Placer, Until};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::{RuleWake, SlotShape};
-use skyhaul_io::memory::Pool;
-use skyhaul_io::source::{Source, SourceStats};
+use skyhaul_core::wire::spead::{HeapLearner, LearnedHeaps};
+use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
 use skyhaul_io::udp::peer::{beside, share_port};
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use skyhaul_io::wake;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +39,11 @@ use std::time::{Duration, Instant};
 
 /// Streams with a program.
 const PEERS: usize = 64;
+/// Slots of a stream's program.
+const SLOTS: u32 = 32;
+/// Open slots ahead of the newest object of a stream: for so many bytes, within these bounds.
+const AHEAD_BYTES: u64 = 64 << 20;
+const AHEAD: (u64, u64) = (2, 16);
 /// Words of a program's log: half of it is used, a tenth of a second of the fastest streams.
 const LOG_WORDS: u32 = 1 << 17;
 /// Times that a socket is read in a turn, at most.
@@ -50,23 +61,43 @@ pub(super) struct Kernel {
     buffer: u64,
     is_shared: bool,
     peers: Vec<Peer>,
+    /// Senders of heaps whose layout is not known yet.
+    learners: HashMap<SocketAddr, HeapLearner>,
+    /// The sender of the last train, if there is nothing to learn of it.
+    known: Option<SocketAddr>,
     /// Trains came up in the last turn.
     came_up: bool,
     past: SourceStats,
 }
 
 struct Peer {
-    /// The stream, and its place in the engine.
-    info: Arc<StreamInfo>,
-    at: usize,
+    of: PlacedOf,
+    sender: SocketAddr,
     state: State,
 }
 
 enum State {
-    Loading(JoinHandle<Result<(PlacementProgram, SlotShape), String>>),
+    Loading(Loading),
     Placing(Box<Connected>),
     /// The kernel does not place it: why.
     Without(String),
+}
+
+type Loading = JoinHandle<Result<Loaded, String>>;
+
+/// A program, and what is to be placed by it.
+enum Loaded {
+    Stream { program: PlacementProgram, shape: SlotShape, packet_bytes: u64 },
+    Heaps(Box<HeapPlacing>),
+}
+
+impl Loaded {
+    fn program(&self) -> &PlacementProgram {
+        match self {
+            Loaded::Stream { program, .. } => program,
+            Loaded::Heaps(placing) => placing.placer.program(),
+        }
+    }
 }
 
 struct Connected {
@@ -109,6 +140,8 @@ impl Kernel {
             buffer,
             is_shared: false,
             peers: Vec::new(),
+            learners: HashMap::new(),
+            known: None,
             came_up: false,
             past: SourceStats::default(),
         })
@@ -147,9 +180,9 @@ impl Kernel {
         now: impl Fn() -> Nanos,
     ) -> io::Result<KernelTurn> {
         let mut turn = KernelTurn::default();
-        for Peer { at, state, info } in &mut self.peers {
+        for Peer { of, state, .. } in &mut self.peers {
             let State::Placing(connected) = state else { continue };
-            if !engine.is_stream(*at, info.id) {
+            if !engine.is_there(*of) {
                 continue;
             }
             if let Some(since) = connected.is_behind {
@@ -158,11 +191,11 @@ impl Kernel {
                 }
                 connected.is_behind = None;
             }
-            self.came_up |= connected.read(engine, Some(*at), &mut turn, &now)?;
-            let taken = engine.take_log(*at, Until::ComesUp, now());
+            self.came_up |= connected.read(engine, Some(*of), &mut turn, &now)?;
+            let taken = engine.take_log(*of, Until::ComesUp, now());
             turn.packets += taken.packets as usize;
             turn.bytes += taken.bytes;
-            engine.turn_placing(*at);
+            engine.turn_placing(*of);
         }
         Ok(turn)
     }
@@ -173,19 +206,16 @@ impl Kernel {
     /// A socket fails.
     pub(super) fn handle_tick<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
         self.end_gone(engine, now)?;
-        let new: Vec<(usize, Arc<StreamInfo>)> = engine
-            .placeable()
-            .filter(|(_, info)| !self.peers.iter().any(|peer| peer.info.id == info.id))
-            .map(|(at, info)| (at, info.clone()))
-            .collect();
+        let new: Vec<(usize, Arc<StreamInfo>)> =
+            engine.placeable().map(|(at, info)| (at, info.clone())).collect();
         for (at, info) in new {
-            let loads = self.peers.iter().filter(|peer| !matches!(peer.state, State::Without(_))).count();
-            let state = match loads < PEERS {
-                true => load(&self.arena, &info),
-                false => State::Without(format!("the kernel places {PEERS} streams at most")),
-            };
-            self.peers.push(Peer { info, at, state });
+            let of = PlacedOf::Stream { at, id: info.id };
+            if self.peers.iter().all(|peer| peer.of != of) {
+                let state = self.loads(|arena| load(arena, &info));
+                self.peers.push(Peer { of, sender: info.sender, state });
+            }
         }
+        self.load_heaps(engine);
         for at in 0..self.peers.len() {
             if matches!(&self.peers[at].state, State::Loading(thread) if thread.is_finished()) {
                 let state = std::mem::replace(&mut self.peers[at].state, State::Without(String::new()));
@@ -196,17 +226,81 @@ impl Kernel {
         Ok(())
     }
 
+    /// Begins to load a program, if there are not too many.
+    fn loads(&self, load: impl FnOnce(&Arc<PlacementArena>) -> State) -> State {
+        let loads = self.peers.iter().filter(|peer| !matches!(peer.state, State::Without(_))).count();
+        match loads < PEERS {
+            true => load(&self.arena),
+            false => State::Without(format!("the kernel places {PEERS} streams at most")),
+        }
+    }
+
+    /// A train that came to the listening socket: of heaps, its sender's layout is learned.
+    #[inline]
+    pub(super) fn hear<K: Sink>(&mut self, engine: &mut Engine<K>, train: &Train<'_>) {
+        if self.known != Some(*train.sender) {
+            self.study(engine, train);
+        }
+    }
+
+    fn study<K: Sink>(&mut self, engine: &mut Engine<K>, train: &Train<'_>) {
+        let sender = *train.sender;
+        let is_known = self.peers.iter().any(|peer| peer.of == PlacedOf::Heaps(sender));
+        let is_crowded = self.learners.len() >= PEERS && !self.learners.contains_key(&sender);
+        if is_known || is_crowded || !engine.is_heaps(sender) {
+            self.known = Some(sender);
+            return;
+        }
+        let learner = self.learners.entry(sender).or_default();
+        train.packets().for_each(|packet| learner.note(packet));
+    }
+
+    /// Senders of heaps whose layout is known get programs.
+    fn load_heaps<K: Sink>(&mut self, engine: &Engine<K>) {
+        let mut learned = Vec::new();
+        self.learners.retain(|&sender, learner| match learner.learned() {
+            LearnedHeaps::NotYet => true,
+            known => {
+                learned.push((sender, known));
+                false
+            }
+        });
+        for (sender, known) in learned {
+            let state = match (known, engine.heap_memory()) {
+                (LearnedHeaps::Layout(layout), Some(memory)) => self.loads(|_| {
+                    let plan = PlacingPlan::new(&layout, memory);
+                    let load = move || {
+                        plan.and_then(|plan| HeapPlacing::load(sender, layout, plan))
+                            .map(|placing| Loaded::Heaps(Box::new(placing)))
+                    };
+                    in_a_thread(load)
+                }),
+                (LearnedHeaps::Irregular(why), _) => State::Without(why.to_owned()),
+                _ => continue,
+            };
+            self.peers.push(Peer { of: PlacedOf::Heaps(sender), sender, state });
+        }
+    }
+
+    /// Nothing is placed from now on: all goes up.
+    pub(super) fn close<K: Sink>(&mut self, engine: &mut Engine<K>) {
+        for peer in &self.peers {
+            if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
+                engine.end_heaps(sender);
+            }
+        }
+    }
+
     /// The program is loaded: its sender gets a socket. Until slots are opened, all comes up.
     fn begin<K: Sink>(
         &mut self,
         peer: usize,
-        thread: JoinHandle<Result<(PlacementProgram, SlotShape), String>>,
+        thread: Loading,
         engine: &mut Engine<K>,
     ) -> Result<State, String> {
-        let loaded = thread.join().map_err(|_| "the thread that loads its program panicked".to_owned())?;
-        let (program, shape) = loaded?;
-        let Peer { info, at, .. } = &self.peers[peer];
-        if !engine.is_stream(*at, info.id) {
+        let loaded = thread.join().map_err(|_| "the thread that loads its program panicked".to_owned())??;
+        let Peer { of, sender, .. } = self.peers[peer];
+        if !engine.is_there(of) {
             return Err("its stream has ended".to_owned());
         }
         let failed = |error: io::Error| error.to_string();
@@ -215,19 +309,26 @@ impl Kernel {
             self.is_shared = true;
         }
         let socket =
-            beside(self.local, info.sender, self.buffer, |socket| program.attach(socket)).map_err(failed)?;
+            beside(self.local, sender, self.buffer, |socket| loaded.program().attach(socket)).map_err(failed)?;
         let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
         let fd = socket.try_clone().map_err(failed)?.into();
         let source = UdpSource::from_fd(socket.into(), &options).map_err(failed)?;
-        let packet_bytes = info.format.packet_bytes as u64;
-        engine.begin_placing(*at, Placer::new(program, shape, packet_bytes));
+        match (loaded, of) {
+            (Loaded::Stream { program, shape, packet_bytes }, PlacedOf::Stream { at, .. }) => {
+                let object_bytes = u64::from(shape.units) * u64::from(shape.unit_bytes);
+                let ahead = (AHEAD_BYTES / object_bytes.max(1)).clamp(AHEAD.0, AHEAD.1);
+                engine.begin_placing(at, Placer::<Block>::new(program, shape, packet_bytes, ahead));
+            }
+            (Loaded::Heaps(placing), _) => engine.begin_heaps(*placing),
+            _ => return Err("its stream has ended".to_owned()),
+        }
         let is_behind = Some(Instant::now());
         Ok(State::Placing(Box::new(Connected { fd, source, is_behind, wakes: 0 })))
     }
 
     /// Streams that were replaced: their sockets are read empty, and closed.
     fn end_gone<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
-        let is_gone = |peer: &Peer| !engine.is_stream(peer.at, peer.info.id);
+        let is_gone = |peer: &Peer| !engine.is_there(peer.of);
         let (gone, rest): (Vec<Peer>, Vec<Peer>) =
             std::mem::take(&mut self.peers).into_iter().partition(is_gone);
         self.peers = rest;
@@ -253,13 +354,12 @@ impl Kernel {
         let mut placing = 0;
         for peer in &self.peers {
             let State::Placing(connected) = &peer.state else { continue };
-            let Some(placer) = engine.placer(peer.at) else { continue };
+            let Some((counts, placed_bytes)) = engine.placed(peer.of) else { continue };
             placing += 1;
             // The kernel counts a train as dropped by the socket if nothing is left of it: these are counted after the drops.
             let stats = connected.source.stats();
-            let counts = placer.counts();
             all.packets += stats.packets - connected.wakes + counts.placed + counts.refused.total();
-            all.bytes += stats.bytes + placer.placed_bytes();
+            all.bytes += stats.bytes + placed_bytes;
             all.trains += stats.trains - connected.wakes + counts.silent_runs() + counts.wakes;
             all.truncated += stats.truncated;
             let drops = stats.socket_drops.saturating_sub(counts.silent_runs());
@@ -267,7 +367,7 @@ impl Kernel {
             if drops > 0 {
                 all.remedies.push(format!(
                     "{}: the socket had no room for {drops} arrivals that the kernel could not place",
-                    peer.info.sender
+                    peer.sender
                 ));
             }
         }
@@ -285,8 +385,8 @@ impl Kernel {
         let mut text = format!("requested; the kernel places {placing} of {} streams", self.peers.len());
         let why = |peer: &Peer| match &peer.state {
             State::Placing(_) => None,
-            State::Loading(_) => Some(format!("{}: its program is being loaded", peer.info.sender)),
-            State::Without(why) => Some(format!("{}: {why}", peer.info.sender)),
+            State::Loading(_) => Some(format!("{}: its program is being loaded", peer.sender)),
+            State::Without(why) => Some(format!("{}: {why}", peer.sender)),
         };
         if let Some(why) = self.peers.iter().find_map(why) {
             text += "; ";
@@ -301,7 +401,7 @@ impl Connected {
     fn read<K: Sink>(
         &mut self,
         engine: &mut Engine<K>,
-        at: Option<usize>,
+        of: Option<PlacedOf>,
         turn: &mut KernelTurn,
         now: &impl Fn() -> Nanos,
     ) -> io::Result<bool> {
@@ -318,8 +418,8 @@ impl Connected {
                 }
                 came_up = true;
                 let now = now();
-                if let Some(at) = at {
-                    let taken = engine.take_log(at, Until::CameUp(train.count()), now);
+                if let Some(of) = of {
+                    let taken = engine.take_log(of, Until::CameUp(train.count()), now);
                     turn.packets += taken.packets as usize;
                     turn.bytes += taken.bytes;
                 }
@@ -344,8 +444,13 @@ fn load(arena: &Arc<PlacementArena>, info: &StreamInfo) -> State {
         let rule = rule.map_err(|error| error.to_string())?;
         let program = PlacementProgram::over(&rule.rule, &arena).map_err(|error| error.to_string())?;
         (0..).zip(&rule.parameters).for_each(|(at, &value)| program.set_parameter(at, value));
-        Ok((program, rule.rule.shape))
+        let packet_bytes = format.packet_bytes as u64;
+        Ok(Loaded::Stream { program, shape: rule.rule.shape, packet_bytes })
     };
+    in_a_thread(load)
+}
+
+fn in_a_thread(load: impl FnOnce() -> Result<Loaded, String> + Send + 'static) -> State {
     match std::thread::Builder::new().name("placement".to_owned()).spawn(load) {
         Ok(thread) => State::Loading(thread),
         Err(error) => State::Without(format!("no thread to load its program: {error}")),

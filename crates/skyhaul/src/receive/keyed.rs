@@ -12,6 +12,7 @@
 //! | `config`, `stats` | limits; counters, and heaps that are missing entirely |
 //! | `stream` | the user's side: make, add readers, get, stop; a reader as a consumer of packets |
 //! | `input`, `tcp` | what a reader with a thread of its own reads: trains, memory, recordings; TCP |
+//! | `placing`, `log` | heaps that a program in the kernel places, and what its log says of them |
 //! | `train` | from a train to the table, and from the table to the ring |
 //! | `table` | heaps under construction, ends and senders, under the stream's lock |
 //! | `store` | runs of payloads, the memory they are copied to, finished objects |
@@ -23,6 +24,8 @@
 
 mod config;
 mod input;
+mod log;
+mod placing;
 mod ring;
 mod state;
 mod stats;
@@ -38,6 +41,7 @@ pub use stats::{Missing, ReaderStats, Stats, StreamCounts, StreamEnd};
 pub use store::Object;
 pub use stream::ObjectStream;
 
+pub(crate) use placing::{HeapPlacing, PlacingPlan};
 pub(crate) use ring::Ring;
 pub(crate) use state::StreamState;
 pub(crate) use store::{Opening, Run, Sender, SharedQueue, Store, lock};

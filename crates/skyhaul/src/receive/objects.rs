@@ -24,6 +24,7 @@ use crate::control::Gauge;
 use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
+use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpPort;
 use std::collections::BTreeMap;
@@ -257,6 +258,11 @@ impl Objects {
         let mut state = self.state();
         let table = self.table(&mut state, family)?;
         Some(state.tables[table].connections(name, port, &self.options.tcp))
+    }
+
+    /// The memory of objects under construction.
+    pub(super) fn memory(&self) -> &HeapMemory {
+        &self.options.stream.memory
     }
 
     /// Whether payloads are verified against the pattern.

@@ -1,6 +1,6 @@
 //! The part of a stream that takes what the [log of a program](super::placer) says.
 
-use super::placer::{Placer, Until};
+use super::placer::{Placer, TakenFromLog, Until};
 use super::stream::Stream;
 use skyhaul_core::assembly::{Slot, Window};
 use skyhaul_core::placement::rule::{LoggedPacket, SlotShape};
@@ -11,13 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bits of the kernel's time in the log.
 const TIME_MASK: u64 = u64::MAX >> 16;
-
-/// What was taken from a log.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TakenFromLog {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-}
 
 /// The time of this host's clock at a time of the kernel's monotonic clock that has just been.
 struct Clock {
@@ -77,7 +70,7 @@ impl Stream {
     }
 
     /// Packets that lie side by side in an object: at once, as far as they have a place.
-    fn placed_run(&mut self, placer: &mut Placer, (slot, unit): (u32, u32), count: u64, now: Nanos) {
+    fn placed_run(&mut self, placer: &mut Placer<Block>, (slot, unit): (u32, u32), count: u64, now: Nanos) {
         self.report.packets += count;
         self.report.bytes += count * placer.packet_bytes;
         let SlotShape { units, unit_bytes, .. } = placer.shape;
@@ -106,7 +99,7 @@ impl Stream {
 
     fn commit_placed(
         &mut self,
-        placer: &mut Placer,
+        placer: &mut Placer<Block>,
         slot: u32,
         place: Placement,
         (packets, now): (u64, Nanos),
@@ -139,8 +132,12 @@ impl Stream {
         let wanted =
             next.saturating_sub(self.assembly.config().window as u64 + 1)..next.saturating_add(placer.ahead);
         placer.close(|object| object.block.is_some() && !wanted.contains(&object.number));
-        let spare = pool.free().saturating_sub(self.leaves.max(pool.blocks() / 4));
-        placer.open(next, pool, spare);
+        let mut spare = pool.free().saturating_sub(self.leaves.max(pool.blocks() / 4));
+        placer.open(next, |_| {
+            spare = spare.checked_sub(1)?;
+            let block = pool.take()?;
+            Some((block.index(), block))
+        });
     }
 
     /// Runs `act` while nothing is placed, after all that was placed before.

@@ -1,4 +1,4 @@
-//! A stream whose payloads a program in the kernel places: the objects that are open there, and what the log says of them.
+//! What a program in the kernel places: the objects that are open there, and what the log says of them. `B` is the memory of an object.
 //!
 //! ```text
 //!   program ─▶ block of an open slot (payload)
@@ -18,19 +18,14 @@
 //! * *Held*: before a deadline retires anything, all slots are closed and the log is taken, so that no payload lies in a block
 //!   that has left.
 //!
-//! Limits: [`SLOTS`] slots; objects that began before the program, and rests of objects that were delivered in parts, are placed by
+//! Heaps are the same, but that they have a [table](super::keyed) in place of a window: see [`HeapPlacing`](super::keyed::HeapPlacing).
+//!
+//! Limits: objects that began before the program, and rests of objects that were delivered in parts, are placed by
 //! this process.
 
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::{LoggedPacket, RuleCounts, SlotShape};
-use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::udp::bpf::PlacementProgram;
-
-/// Slots of a program.
-pub(super) const SLOTS: u32 = 32;
-/// Open slots ahead of the newest object: for so many bytes, within these bounds.
-const AHEAD_BYTES: u64 = 64 << 20;
-const AHEAD: (u64, u64) = (2, 16);
 
 /// How far the log is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,30 +38,37 @@ pub(super) enum Until {
     End,
 }
 
+/// What was taken from a log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TakenFromLog {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
 /// What a slot is used for.
 #[derive(Debug)]
-enum Use {
+enum Use<B> {
     Closed,
-    Open(Object),
+    Open(Object<B>),
     /// Closed, but the log may have packets of it up to this word.
-    Closing(Object, u64),
+    Closing(Object<B>, u64),
 }
 
 #[derive(Debug)]
-pub(super) struct Object {
+pub(super) struct Object<B> {
     pub(super) number: u64,
     pub(super) element: usize,
     /// Its memory, before the window has it.
-    pub(super) block: Option<Block>,
+    pub(super) block: Option<B>,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Placer {
+pub(super) struct Placer<B> {
     program: PlacementProgram,
     pub(super) shape: SlotShape,
     pub(super) packet_bytes: u64,
-    slots: Vec<Use>,
+    slots: Vec<Use<B>>,
     pub(super) ahead: u64,
     /// No slot is opened any more.
     pub(super) has_ended: bool,
@@ -75,22 +77,24 @@ pub(super) struct Placer {
     /// Where a train was awaited at the end of the turn before.
     awaited: Option<u64>,
     pub(super) run: Vec<LoggedPacket>,
+    /// What is kept of the head of each of them, if anything is.
+    pub(super) heads: Vec<u8>,
 }
 
-impl Placer {
-    /// A program with a log and [`SLOTS`] slots, all closed, for packets of this length.
-    pub(super) fn new(program: PlacementProgram, shape: SlotShape, packet_bytes: u64) -> Placer {
-        let object_bytes = u64::from(shape.units) * u64::from(shape.unit_bytes);
+impl<B> Placer<B> {
+    /// A program with a log, all of its slots closed, for packets of this length. `ahead` is how many slots are to be open.
+    pub(super) fn new(program: PlacementProgram, shape: SlotShape, packet_bytes: u64, ahead: u64) -> Self {
         Placer {
             program,
             shape,
             packet_bytes,
-            slots: (0..SLOTS).map(|_| Use::Closed).collect(),
-            ahead: (AHEAD_BYTES / object_bytes.max(1)).clamp(AHEAD.0, AHEAD.1),
+            slots: (0..shape.slots).map(|_| Use::Closed).collect(),
+            ahead,
             has_ended: false,
             front: None,
             awaited: None,
             run: Vec::new(),
+            heads: Vec::new(),
         }
     }
 
@@ -103,28 +107,33 @@ impl Placer {
         self.counts().placed * self.packet_bytes
     }
 
-    pub(super) fn object(&self, slot: u32) -> Option<&Object> {
+    pub(super) fn program(&self) -> &PlacementProgram {
+        &self.program
+    }
+
+    pub(super) fn object(&self, slot: u32) -> Option<&Object<B>> {
         match self.slots.get(slot as usize)? {
             Use::Open(object) | Use::Closing(object, _) => Some(object),
             Use::Closed => None,
         }
     }
 
-    fn slot_of(number: u64) -> u32 {
-        (number % u64::from(SLOTS)) as u32
+    fn slot_of(&self, number: u64) -> u32 {
+        (number % u64::from(self.shape.slots)) as u32
     }
 
     /// The slot that is open for this object.
     #[inline]
     pub(super) fn open_slot(&self, number: u64) -> Option<u32> {
-        let slot = Self::slot_of(number);
+        let slot = self.slot_of(number);
         let is_open = matches!(&self.slots[slot as usize], Use::Open(object) if object.number == number);
         is_open.then_some(slot)
     }
 
     /// The memory of an object that begins, if the program has some for it.
-    pub(super) fn give(&mut self, number: u64) -> Option<Block> {
-        match &mut self.slots[Self::slot_of(number) as usize] {
+    pub(super) fn give(&mut self, number: u64) -> Option<B> {
+        let slot = self.slot_of(number);
+        match &mut self.slots[slot as usize] {
             Use::Open(object) | Use::Closing(object, _) if object.number == number => object.block.take(),
             _ => None,
         }
@@ -137,7 +146,7 @@ impl Placer {
     }
 
     /// Closes these, and waits for runs that had begun.
-    pub(super) fn close(&mut self, mut is_closed: impl FnMut(&Object) -> bool) {
+    pub(super) fn close(&mut self, mut is_closed: impl FnMut(&Object<B>) -> bool) {
         let mut closing = Vec::new();
         for (slot, of) in self.slots.iter().enumerate() {
             if let Use::Open(object) = of
@@ -151,12 +160,27 @@ impl Placer {
             return;
         }
         self.program.quiesce();
-        let head = self.program.log().map_or(0, |log| log.head());
-        for slot in closing {
-            self.slots[slot] = match std::mem::replace(&mut self.slots[slot], Use::Closed) {
-                Use::Open(object) => Use::Closing(object, head),
-                other => other,
-            };
+        let head = self.log_head();
+        closing.into_iter().for_each(|slot| self.closing(slot, head));
+    }
+
+    fn log_head(&mut self) -> u64 {
+        self.program.log().map_or(0, |log| log.head())
+    }
+
+    fn closing(&mut self, slot: usize, head: u64) {
+        self.slots[slot] = match std::mem::replace(&mut self.slots[slot], Use::Closed) {
+            Use::Open(object) => Use::Closing(object, head),
+            other => other,
+        };
+    }
+
+    /// Closes the slot of an object of which nothing can be placed any more: each of its units has arrived.
+    pub(super) fn close_whole(&mut self, slot: u32) {
+        if let Some(Use::Open(object)) = self.slots.get(slot as usize) {
+            self.program.close(slot, object.number);
+            let head = self.log_head();
+            self.closing(slot as usize, head);
         }
     }
 
@@ -188,16 +212,20 @@ impl Placer {
         }
     }
 
-    /// Opens slots for the objects from `next` on; `spare` is how many blocks it may take.
-    pub(super) fn open(&mut self, next: u64, pool: &Pool, mut spare: usize) {
+    /// Slots that may be opened for the objects from `next` on.
+    pub(super) fn vacant(&self, next: u64) -> usize {
+        let slots = (next..next.saturating_add(self.ahead)).map(|number| self.slot_of(number) as usize);
+        slots.filter(|&slot| matches!(self.slots[slot], Use::Closed)).count()
+    }
+
+    /// Opens slots for the objects from `next` on, as long as `take` gives an element and the memory that it is.
+    pub(super) fn open(&mut self, next: u64, mut take: impl FnMut(u32) -> Option<(usize, B)>) {
         for number in (next..next.saturating_add(self.ahead)).take_while(|&number| number < 1 << 62) {
-            let slot = Self::slot_of(number);
-            if spare == 0 || !matches!(self.slots[slot as usize], Use::Closed) {
+            let slot = self.slot_of(number);
+            if !matches!(self.slots[slot as usize], Use::Closed) {
                 continue;
             }
-            let Some(block) = pool.take() else { return };
-            spare -= 1;
-            let element = block.index();
+            let Some((element, block)) = take(slot) else { return };
             self.program.begin_in(slot, number, element as u32);
             self.slots[slot as usize] = Use::Open(Object { number, element, block: Some(block) });
         }
@@ -206,7 +234,7 @@ impl Placer {
     /// The next run of the log, if it is to be taken now: when it arrived, and whether its front has come up. Its packets are in
     /// `run`.
     pub(super) fn next_run(&mut self, until: Until) -> Option<(Nanos, bool)> {
-        let Placer { program, run, front, awaited, .. } = self;
+        let Placer { program, run, heads, front, awaited, .. } = self;
         let log = program.log()?;
         let next = log.peek()?;
         let at = Some(log.tail());
@@ -225,7 +253,11 @@ impl Placer {
             }
         }
         run.clear();
-        log.take(|packet| run.push(packet))?;
+        heads.clear();
+        log.take(|packet, head| {
+            run.push(packet);
+            heads.extend(head.iter().flat_map(|word| word.to_ne_bytes()));
+        })?;
         Some((next.time, next.passed > 0))
     }
 }

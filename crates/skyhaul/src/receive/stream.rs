@@ -93,7 +93,7 @@ pub(super) struct Stream {
     /// Nothing arrives, or it has ended.
     pub(super) is_quiet: bool,
     /// The kernel places its payloads.
-    pub(super) placer: Option<Box<Placer>>,
+    pub(super) placer: Option<Box<Placer<Block>>>,
 }
 
 impl Stream {

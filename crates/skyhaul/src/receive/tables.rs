@@ -7,8 +7,11 @@ use super::admission::Worth;
 use super::keyed::TrainSink;
 use super::objects::Objects;
 use skyhaul_core::placement::Nanos;
+use skyhaul_core::placement::rule::RuleCounts;
 use skyhaul_core::wire::FamilyRef;
+use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::source::Train;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The destination of an engine's heaps and events.
@@ -111,6 +114,24 @@ impl Tables {
     /// Sender `at` is replaced. Its objects end by their own rules.
     pub(super) fn gave_way(&mut self, at: usize) {
         self.free.push(at);
+    }
+
+    /// The one table, if the kernel may place what is in it.
+    pub(super) fn placeable(&mut self) -> Option<&mut dyn TrainSink> {
+        match &mut self.ends.0[..] {
+            [(_, end)] if end.can_place() => Some(&mut **end),
+            _ => None,
+        }
+    }
+
+    /// What the kernel has placed of a sender.
+    pub(super) fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)> {
+        self.ends.0.first().and_then(|(_, end)| end.placed(sender))
+    }
+
+    /// The memory of heaps.
+    pub(super) fn memory(&self) -> Option<&HeapMemory> {
+        self.keyed.as_ref().map(|keyed| keyed.objects.memory())
     }
 
     /// No train is queued.

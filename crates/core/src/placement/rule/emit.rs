@@ -36,7 +36,7 @@ pub enum RuleMap {
     Slots,
     /// One element: the numbers that may change.
     Parameters,
-    /// One element: [`log_words`](super::log_words).
+    /// One element: [`RuleLog::memory`](super::RuleLog::memory).
     Log,
     /// One element: [`PROCESSOR_BYTES`] for each processor. The first word is odd during a run; the counts follow.
     Processors,
@@ -235,7 +235,14 @@ impl Emitter<'_> {
             next += 1;
             RuleValue(next - 1)
         };
-        for step in &self.rule.steps {
+        let mut only = None;
+        for (at, step) in self.rule.steps.iter().enumerate() {
+            if let Some((end, behind)) = only
+                && end == at
+            {
+                self.asm.here(behind);
+                only = None;
+            }
             match *step {
                 RuleStep::Let(op) => {
                     self.op(op);
@@ -277,6 +284,13 @@ impl Emitter<'_> {
                     }
                     self.asm.jump(otherwise);
                     self.asm.here(found);
+                }
+                RuleStep::Only { value, least, steps } => {
+                    let behind = self.asm.place();
+                    only = Some((at + 1 + usize::from(steps), behind));
+                    self.get(R1, value);
+                    self.asm.set_double(R2, least);
+                    self.asm.jump_if(If::Below, R1, R2, behind);
                 }
             }
         }

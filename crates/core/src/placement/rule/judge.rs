@@ -18,7 +18,9 @@ pub enum RuleAnswer {
         unit: u32,
         /// Where to: from the start of the arena, whose elements follow each other.
         address: u64,
-        /// Bytes from the rule's [`start`](PlacementRule::start) on.
+        /// First byte of the payload in the packet.
+        start: u32,
+        /// Bytes from there on.
         length: u32,
         /// It was the last that its object lacked.
         is_complete: bool,
@@ -58,8 +60,9 @@ pub struct RuleTable {
     pub slots: Vec<u64>,
     /// The numbers that may change.
     pub parameters: Vec<u64>,
-    /// What became of trains, if the rule has a log: of each its packets, and how many at its front went up the socket.
-    pub log: Vec<(Vec<LoggedPacket>, usize)>,
+    /// What became of trains, if the rule has a log: of each its packets with what is kept of their heads, and how many at its
+    /// front went up the socket.
+    pub log: Vec<(Vec<(LoggedPacket, Vec<u8>)>, usize)>,
 }
 
 impl RuleTable {
@@ -170,14 +173,18 @@ impl PlacementRule {
         let mut logged = Vec::new();
         for (at, packet) in packets.iter().enumerate().rev() {
             let answer = self.judge(packet, table);
-            logged.extend(answer.logged());
+            let head = |of| match of {
+                LoggedPacket::Placed { .. } => packet[..self.log.head_bytes as usize].to_vec(),
+                LoggedPacket::Refused => Vec::new(),
+            };
+            logged.extend(answer.logged().map(|of| (of, head(of))));
             match answer {
-                RuleAnswer::Placed { length, is_complete, wakes, .. } => {
+                RuleAnswer::Placed { start, length, is_complete, wakes, .. } => {
                     counts.placed += 1;
                     counts.placed_bytes += u64::from(length);
                     counts.completed += u64::from(is_complete);
                     train.wakes |= wakes;
-                    place(&answer, &packet[self.start as usize..][..length as usize]);
+                    place(&answer, &packet[start as usize..][..length as usize]);
                 }
                 RuleAnswer::Refused(why) => counts.refused.add(why),
                 RuleAnswer::Passed => {
@@ -187,7 +194,7 @@ impl PlacementRule {
                 }
             }
         }
-        if self.log > 0 {
+        if self.log.words > 0 {
             logged.reverse();
             table.log.push((logged, train.passed));
         }
@@ -228,17 +235,23 @@ impl PlacementRule {
             return Err(Otherwise::Pass);
         }
         let (element, elements) = self.arena();
-        let within = unit * unit_bytes;
+        let within = match self.target {
+            RuleTarget::Block { offset: Some(offset), .. } => value(offset),
+            _ => unit * unit_bytes,
+        };
         let address = match self.target {
             RuleTarget::Slot => u64::from(slot) * element as u64 + within,
             RuleTarget::Block { .. } => words[BLOCK].saturating_mul(element as u64).saturating_add(within),
             RuleTarget::At { address, .. } => value(address),
         };
-        let (index, at) = (address / element as u64, address % element as u64);
+        let (index, at) = match self.target {
+            RuleTarget::Block { .. } => (words[BLOCK], within),
+            _ => (address / element as u64, address % element as u64),
+        };
         if index >= u64::from(elements) || at > element as u64 - unit_bytes {
             return Err(Otherwise::Pass);
         }
-        let end = within + length;
+        let end = unit * unit_bytes + length;
         let is_last = self.last.is_some_and(|last| value(last) != 0);
         self.agrees(words, end, is_last)?;
         if let RuleTarget::At { anchor, .. } = self.target {
@@ -270,12 +283,23 @@ impl PlacementRule {
         let wakes = (begun > 0 && words[ARRIVED] == 1 && number % begun == 0)
             || (completed > 0 && is_complete && number % completed == completed - 1);
         let (unit, length) = (unit as u32, length as u32);
-        Ok(RuleAnswer::Placed { slot, unit, address, length, is_complete, wakes })
+        let start = self.start + self.skip.map_or(0, value) as u32;
+        Ok(RuleAnswer::Placed { slot, unit, address, start, length, is_complete, wakes })
     }
 
     fn values(&self, packet: &[u8], parameters: &[u64]) -> Judged<Vec<u64>> {
         let mut values: Vec<u64> = Vec::with_capacity(self.steps.len());
+        let mut left_out = 0;
         for step in &self.steps {
+            if left_out > 0 {
+                left_out -= 1;
+                match step {
+                    RuleStep::Let(_) => values.push(0),
+                    RuleStep::Find { columns, .. } => values.extend((0..*columns).map(|_| 0)),
+                    _ => {}
+                }
+                continue;
+            }
             let value = |of: RuleValue| values[usize::from(of.0)];
             match *step {
                 RuleStep::Let(op) => {
@@ -307,6 +331,11 @@ impl PlacementRule {
                     let rows = rows_of(usize::from(first), usize::from(rows), columns + 1);
                     let row = rows.into_iter().find(|row| parameters[row.start] == key).ok_or(otherwise)?;
                     values.extend(&parameters[row.start + 1..row.end]);
+                }
+                RuleStep::Only { value: of, least, steps } => {
+                    if value(of) < least {
+                        left_out = steps;
+                    }
                 }
             }
         }

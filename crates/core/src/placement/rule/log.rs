@@ -20,16 +20,45 @@ pub const LOG_ENTRIES: usize = 16;
 pub(super) const PASSED_BITS: i32 = 8;
 pub(super) const TIME_BITS: i32 = 16;
 
-/// Words of memory for a log of so many.
-#[must_use]
-pub fn log_words(log: u32) -> usize {
-    LOG_ENTRIES + log as usize
+/// How a program keeps its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleLog {
+    /// Words of all runs: a power of two, from 2⁸ for each word of a packet to 2²⁴. 0: there is no log.
+    pub words: u32,
+    /// Bytes of each packet's head that are kept behind its word, for an engine that needs more than slot and unit: a multiple of
+    /// 8, within the rule's head.
+    pub head_bytes: u32,
+}
+
+impl RuleLog {
+    /// Words of a packet.
+    #[inline]
+    #[must_use]
+    pub fn packet_words(&self) -> u32 {
+        1 + self.head_bytes / 8
+    }
+
+    /// Words of memory: the words of a packet lie side by side, also where the log begins anew.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        LOG_ENTRIES + (self.words + self.packet_words()) as usize
+    }
+
+    /// Whether a program with heads of so many bytes can have it.
+    pub(super) fn is_possible(&self, head_bytes: u32) -> bool {
+        let is_long = self.words >> 8 >= self.packet_words() && self.words <= 1 << 24;
+        self.words == 0
+            || (self.words.is_power_of_two()
+                && is_long
+                && self.head_bytes.is_multiple_of(8)
+                && self.head_bytes <= head_bytes)
+    }
 }
 
 /// The first word of a run: how many packets follow, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRun {
-    /// Packets of the train. Each has a word behind this one.
+    /// Packets of the train. Each has its [words](RuleLog::packet_words) behind this one.
     pub packets: usize,
     /// So many at its front went up the socket; their words mean nothing.
     pub passed: usize,

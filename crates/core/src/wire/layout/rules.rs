@@ -6,7 +6,7 @@
 
 use super::Blocks;
 use crate::placement::rule::{
-    BadRule, Otherwise, PlacementRule, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake, SlotShape,
+    BadRule, Otherwise, PlacementRule, RuleLog, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake, SlotShape,
 };
 
 /// Marks a row in use, beside its key.
@@ -32,7 +32,8 @@ impl LayoutRule {
         if u64::from(units) * u64::from(unit_bytes) > u64::from(element_bytes) {
             return Err(BadRule("a block that is larger than its memory"));
         }
-        let target = RuleTarget::Block { element_bytes, elements };
+        let target = RuleTarget::Block { element_bytes, elements, offset: None };
+        let log = RuleLog { words: log, head_bytes: 0 };
         let rule = PlacementRule { target, log, ..self.rule.passing() };
         rule.check()?;
         Ok(LayoutRule { rule, ..self })
@@ -96,7 +97,8 @@ impl Blocks {
             shape: SlotShape { slots, units, unit_bytes: self.unit() },
             parameters: parameters.len() as u16,
             wake,
-            log: 0,
+            skip: None,
+            log: RuleLog::default(),
         };
         rule.check()?;
         Ok(LayoutRule { rule, parameters })

@@ -16,8 +16,8 @@ use super::ddp::{self, DdpTagged};
 use super::rdmap::{self, RdmapOpcode};
 use super::shim::{self, UcShim};
 use crate::placement::rule::{
-    ANCHOR, Otherwise, PlacementRule, RuleLoad, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake, SIZE,
-    SLOT_HEAD_WORDS, STATE, SlotShape,
+    ANCHOR, Otherwise, PlacementRule, RuleLoad, RuleLog, RuleOp, RuleSteps, RuleTarget, RuleValue, RuleWake,
+    SIZE, SLOT_HEAD_WORDS, STATE, SlotShape,
 };
 use crate::wire::header::Field;
 
@@ -244,7 +244,8 @@ impl WriteRule {
             shape,
             parameters: RuleRegion::parameter(self.regions),
             wake: self.wake,
-            log: 0,
+            skip: None,
+            log: RuleLog::default(),
         }
     }
 

@@ -22,6 +22,7 @@ impl Keyed for SpeadWire {
     type Head<'a> = Head<'a>;
     type Kept = Items;
     const MAGIC: &'static [u8] = &[0x53, 4];
+    const IS_PLACED: bool = true;
     const LONGEST_HEAD: usize = 8 + 8 * POINTERS;
 
     #[inline(always)]

@@ -19,6 +19,7 @@
 //! | [`head`] | the head of a packet, read in one pass; [`SpeadWire`] is its use by a receiver |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
+//! | [`rules`] | the placement rule of the heaps of a sender |
 //! | [`table`] | where the heaps of stored packets are |
 
 pub mod bits;
@@ -29,6 +30,7 @@ mod inspect;
 pub mod items;
 mod keyed;
 pub mod packets;
+pub mod rules;
 pub mod stored;
 pub mod table;
 
@@ -37,6 +39,7 @@ pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
 pub use keyed::{Items, SpeadWire};
+pub use rules::{HeapLayout, HeapLearner, LearnedHeaps};
 
 use crate::placement::Reject;
 

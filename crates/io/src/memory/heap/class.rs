@@ -76,6 +76,12 @@ impl Node {
         self.stamp.load(Ordering::Relaxed) & WARM != 0
     }
 
+    /// Whether it is memory of the kernel, which its programs write too.
+    pub(super) fn is_of_kernel(&self) -> bool {
+        // SAFETY: a span lives as long as any of its blocks is out.
+        unsafe { &*self.span }.mapping.kernel().is_some()
+    }
+
     pub(super) fn capacity(&self) -> usize {
         // SAFETY: a class lives as long as any of its blocks is out.
         unsafe { &*self.class }.bytes
@@ -117,7 +123,11 @@ impl Span {
     /// A span of `count` blocks from `supply`.
     pub(super) fn new(supply: &Supply, block_bytes: usize, count: usize, touch: bool) -> io::Result<Span> {
         let bytes = block_bytes.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = supply.take(bytes, touch)?;
+        Ok(Span::over(supply.take(bytes, touch)?, block_bytes, count))
+    }
+
+    /// A span of memory that is there.
+    pub(super) fn over(mapping: Mapping, block_bytes: usize, count: usize) -> Span {
         let nodes = (0..count).map(|n| {
             let data = mapping.base().wrapping_add(n * block_bytes);
             let data = NonNull::new(data).unwrap_or(NonNull::dangling());
@@ -129,7 +139,7 @@ impl Span {
                 stamp: AtomicU64::new(0),
             }
         });
-        Ok(Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) })
+        Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) }
     }
 
     /// Whether a block of it is in use, or it must not be removed.

@@ -142,6 +142,20 @@ impl Supply {
         self.used.fetch_sub(piece.len() as u64, Ordering::Relaxed);
     }
 
+    /// Take `bytes` for good, for memory that is elsewhere; `false` if there are not so many.
+    pub(super) fn set_aside(&self, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let left = || self.limit.saturating_sub(self.used());
+        while left() < bytes
+            && let Some(piece) = state.ready.pop_front()
+        {
+            self.forget(&mut state, &piece);
+        }
+        let is_there = left() >= bytes;
+        self.used.fetch_add(if is_there { bytes } else { 0 }, Ordering::Relaxed);
+        is_there
+    }
+
     /// `bytes` of spans were returned to the system.
     pub(super) fn gave_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -4,6 +4,7 @@
 //! placed stream in memory that the program opens; each is a [`Store`].
 
 use super::config::StreamConfig;
+use super::placing::{Adopted, HeapPlacing, PlacedAt};
 use skyhaul_core::assembly::{Cause, Retired};
 use skyhaul_core::placement::{Key, Nanos, Reject};
 use skyhaul_core::wire::keyed::{Keyed, own_source};
@@ -53,6 +54,8 @@ pub(crate) struct Run<'a> {
     /// Bytes of each payload.
     pub(crate) payload: usize,
     pub(crate) count: usize,
+    /// A program has placed them, and `bytes` is empty.
+    pub(crate) placed: Option<PlacedAt>,
 }
 
 /// Why a run was not placed.
@@ -75,7 +78,7 @@ impl<'a> Run<'a> {
     /// One payload.
     #[inline]
     pub(crate) fn one(bytes: &'a [u8]) -> Self {
-        Run { bytes, stride: bytes.len(), payload: bytes.len(), count: 1 }
+        Run { bytes, stride: bytes.len(), payload: bytes.len(), count: 1, placed: None }
     }
 
     /// `bytes` are `count` packets of `stride` bytes; the first has its payload at `start`.
@@ -84,7 +87,13 @@ impl<'a> Run<'a> {
     /// If `bytes` is shorter than that.
     #[inline]
     pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
-        Run { bytes: &bytes[start..stride * count], stride, payload: stride - start, count }
+        Run { bytes: &bytes[start..stride * count], stride, payload: stride - start, count, placed: None }
+    }
+
+    /// `count` packets with so much payload each, which a program has placed.
+    #[inline]
+    pub(crate) fn placed(payload: usize, count: usize, at: PlacedAt) -> Self {
+        Run { bytes: &[], stride: payload, payload, count, placed: Some(at) }
     }
 
     /// Bytes of all payloads.
@@ -124,7 +133,7 @@ impl<'a> Run<'a> {
 
     #[inline]
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
-        let Run { bytes, stride, payload, count } = *self;
+        let Run { bytes, stride, payload, count, .. } = *self;
         (0..count).map(move |n| &bytes[n * stride..][..payload])
     }
 }
@@ -235,6 +244,33 @@ pub(crate) trait Store: Send + Sized + 'static {
     fn began_by(block: &Self::Block) -> Option<(usize, SocketAddr)> {
         let _ = block;
         None
+    }
+
+    /// The heaps of this sender that the kernel places.
+    fn placing_of(&mut self, sender: &SocketAddr) -> Option<&mut HeapPlacing> {
+        let _ = sender;
+        None
+    }
+
+    /// Heaps that the kernel places from now on, if the store has memory for that.
+    fn begin_placing(&mut self, placing: HeapPlacing) {
+        drop(placing);
+    }
+
+    /// Packets that a program has placed belong to a heap: the same as [`copy_run`](Self::copy_run).
+    ///
+    /// # Errors
+    /// If they do not belong to this heap, or their memory is no longer theirs.
+    fn adopt(
+        &mut self,
+        block: &mut Self::Block,
+        head: &HeadOf<'_, Self>,
+        offset: u64,
+        run: &Run<'_>,
+        (from, placed): (&Sender, PlacedAt),
+    ) -> Result<(usize, u64), Reject> {
+        let _ = (block, head, offset, run, from, placed);
+        Err(Reject::Late)
     }
 
     /// Bytes of memory held by a finished object.
@@ -379,12 +415,22 @@ pub(crate) struct ObjectStore<W: Keyed> {
     keeps: bool,
     /// Zero of the stream's clock, in nanoseconds since 1970.
     wall: Nanos,
+    /// What the kernel places.
+    placing: Vec<HeapPlacing>,
 }
 
 impl<W: Keyed> ObjectStore<W> {
     pub(crate) fn new(config: &StreamConfig, wall: Nanos) -> Self {
         let (memory, keeps) = (config.memory.cache(), config.incomplete_payload);
-        Self { memory, places: Vec::new(), keeps, wall }
+        Self { memory, places: Vec::new(), keeps, wall, placing: Vec::new() }
+    }
+}
+
+impl<W: Keyed> ObjectStore<W> {
+    /// This process is about to write a range of a heap.
+    #[inline]
+    fn claim(placing: &[HeapPlacing], heap: &HeapBytes, offset: u64, bytes: u64) {
+        placing.iter().for_each(|place| place.claim(heap, &(offset..offset + bytes)));
     }
 }
 
@@ -402,7 +448,10 @@ impl<W: Keyed> Store for ObjectStore<W> {
         bytes: u64,
         old: Option<LiveObject<W>>,
     ) -> Result<LiveObject<W>, (Option<LiveObject<W>>, Reject)> {
-        let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
+        let number = W::placement(head, 0).key.number;
+        let place = self.placing.iter_mut().find(|place| place.sender == from.address);
+        let given = place.filter(|_| old.is_none()).and_then(|place| place.give(number, bytes));
+        let new = given.or_else(|| usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes)));
         let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
         match old {
             None => {
@@ -435,6 +484,7 @@ impl<W: Keyed> Store for ObjectStore<W> {
     ) -> Result<u64, Reject> {
         let parts = block.parts_mut();
         let refused = W::keep(&mut parts.kept, head)?;
+        Self::claim(&self.placing, &parts.bytes, offset, bytes.len() as u64);
         parts.bytes.place(offset as usize, bytes);
         Ok(refused)
     }
@@ -447,12 +497,13 @@ impl<W: Keyed> Store for ObjectStore<W> {
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        let Run { bytes, stride, payload, count } = *run;
+        let Run { bytes, stride, payload, count, .. } = *run;
         if count == 1 {
             return self.copy(block, head, offset, bytes).map(|refused| (1, refused));
         }
         let parts = block.parts_mut();
         let refused = W::keep(&mut parts.kept, head)?;
+        Self::claim(&self.placing, &parts.bytes, offset, run.length());
         parts.bytes.place_run(offset as usize, bytes, stride, payload);
         Ok((count, refused * count as u64))
     }
@@ -469,8 +520,36 @@ impl<W: Keyed> Store for ObjectStore<W> {
     ) -> Result<u64, Reject> {
         let (into, from) = (into.parts_mut(), from.parts());
         let refused = W::join(&mut into.kept, &from.kept)?;
+        Self::claim(&self.placing, &into.bytes, 0, bytes);
         into.bytes.place(0, &from.bytes[..bytes as usize]);
         Ok(refused)
+    }
+
+    fn placing_of(&mut self, sender: &SocketAddr) -> Option<&mut HeapPlacing> {
+        self.placing.iter_mut().find(|place| place.sender == *sender)
+    }
+
+    fn begin_placing(&mut self, placing: HeapPlacing) {
+        self.placing.push(placing);
+    }
+
+    fn adopt(
+        &mut self,
+        block: &mut LiveObject<W>,
+        head: &W::Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+        (from, placed): (&Sender, PlacedAt),
+    ) -> Result<(usize, u64), Reject> {
+        let parts = block.parts_mut();
+        let place = self.placing.iter().find(|place| place.sender == from.address).ok_or(Reject::Late)?;
+        let adopted = place.adopt(&parts.bytes, placed, run)?;
+        let refused = W::keep(&mut parts.kept, head)?;
+        if let Adopted::Elsewhere(bytes) = adopted {
+            Self::claim(&self.placing, &parts.bytes, offset, run.length());
+            parts.bytes.place(offset as usize, bytes);
+        }
+        Ok((run.count, refused * run.count as u64))
     }
 
     #[inline]
@@ -494,6 +573,11 @@ impl<W: Keyed> Store for ObjectStore<W> {
     #[inline(always)]
     fn deliver(&mut self, object: Retired<LiveObject<W>>, out: &mut VecDeque<Object<W>>) {
         let (bytes, received) = (object.range.end, object.received());
+        if !self.placing.is_empty()
+            && let Some(parts) = object.block.0.as_ref()
+        {
+            self.placing.iter_mut().for_each(|place| place.ended(&parts.bytes, &object));
+        }
         let LiveObject(mut place) = object.block;
         if let Some(Parts { bytes: mut memory, kept, sender, .. }) = place.take() {
             let complete = object.missing.is_empty();

@@ -8,15 +8,18 @@
 
 use super::config::{StreamConfig, TcpReaderOptions};
 use super::input::{BytesInput, Input, RecordingInput};
+use super::placing::HeapPlacing;
 use super::ring::{GetError, Ring};
 use super::state::{ReaderState, StreamState};
 use super::store::{Object, ObjectStore, Store, lock};
 use super::tcp::TcpInput;
 use super::train::TableLock;
 use crate::control::{Answering, Gauge};
+use crate::receive::placer::{TakenFromLog, Until};
 use crate::receive::reader::{Consumer, Reader};
 use crate::recording;
 use skyhaul_core::hint::Hint;
+use skyhaul_core::placement::rule::RuleCounts;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::end_of;
 use skyhaul_core::wire::keyed::Keyed;
@@ -44,6 +47,18 @@ pub(crate) trait TrainSink: Send {
     fn after_poll(&mut self);
     /// Whether the stream has ended.
     fn is_over(&self) -> bool;
+    /// Whether the kernel may place its objects.
+    fn can_place(&self) -> bool;
+    /// The kernel places heaps of a sender from now on.
+    fn begin_placing(&mut self, placing: HeapPlacing);
+    /// Take what the kernel has placed of this sender.
+    fn take_log(&mut self, sender: &SocketAddr, until: Until) -> TakenFromLog;
+    /// All of a turn is taken: prepare the kernel for more.
+    fn turn_placing(&mut self, sender: &SocketAddr);
+    /// The kernel places nothing more.
+    fn end_placing(&mut self, sender: &SocketAddr);
+    /// What the kernel has placed, and the bytes of these packets.
+    fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)>;
 }
 
 /// A reader: the consumer of a thread of its own, or of an engine's thread, which gives it the trains of its family. It
@@ -160,6 +175,41 @@ impl<S: Store> TrainSink for StreamReader<S> {
 
     fn is_over(&self) -> bool {
         self.core.is_over()
+    }
+
+    fn can_place(&self) -> bool {
+        S::Wire::IS_PLACED
+    }
+
+    fn begin_placing(&mut self, placing: HeapPlacing) {
+        self.core.table().store.begin_placing(placing);
+    }
+
+    fn take_log(&mut self, sender: &SocketAddr, until: Until) -> TakenFromLog {
+        let mut held = TableLock::new(&self.core);
+        let taken = self.core.add_log(&mut held, &mut self.me, sender, until);
+        held.release(&mut self.me);
+        self.packets += taken.packets as usize;
+        taken
+    }
+
+    fn turn_placing(&mut self, sender: &SocketAddr) {
+        if let Some(place) = self.core.table().store.placing_of(sender) {
+            place.open_ahead();
+        }
+    }
+
+    fn end_placing(&mut self, sender: &SocketAddr) {
+        if let Some(place) = self.core.table().store.placing_of(sender) {
+            place.placer.has_ended = true;
+            place.placer.close(|_| true);
+        }
+        self.take_log(sender, Until::End);
+    }
+
+    fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)> {
+        let mut table = self.core.table();
+        table.store.placing_of(sender).map(|place| (place.counts(), place.bytes))
     }
 }
 

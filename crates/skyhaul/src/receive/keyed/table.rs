@@ -158,7 +158,10 @@ impl<S: Store> Table<S> {
         let is_first = slot.is_first();
         let began_by = if is_first { None } else { S::began_by(slot.block()) };
         self.missing.note_part::<S::Wire>(from, &packet, is_first, began_by, S::Wire::is_control(head));
-        let copied = self.store.copy_run(slot.block(), head, part.offset, &run);
+        let copied = match run.placed {
+            None => self.store.copy_run(slot.block(), head, part.offset, &run),
+            Some(placed) => self.store.adopt(slot.block(), head, part.offset, &run, (from, placed)),
+        };
         let (placed, refused) = copied.map_err(|why| run.rejected(why))?;
         counts.pointers_refused += refused;
         slot.cut(part.offset + run.bytes_of(placed));

@@ -28,7 +28,11 @@ impl Emitter<'_> {
                 self.asm.store_slot(Double, WITHIN, R2);
                 self.get(R1, self.rule.slot);
             }
-            RuleTarget::Block { .. } => {
+            RuleTarget::Block { offset, .. } => {
+                if let Some(offset) = offset {
+                    self.get(R2, offset);
+                    self.asm.jump_if(If::Above, R2, element as i32 - unit_bytes, pass);
+                }
                 self.asm.store_slot(Double, WITHIN, R2);
                 self.asm.load(Double, R1, R8, BLOCK * 8);
                 self.asm.jump_if(If::AtLeast, R1, elements.cast_signed(), pass);
@@ -132,6 +136,11 @@ impl Emitter<'_> {
         asm.compute(Op::Add, R3, R1);
         asm.load_slot(Double, R2, OFFSET);
         asm.compute(Op::Add, R2, self.rule.start.cast_signed());
+        if let Some(skip) = self.rule.skip {
+            self.get(R1, skip);
+            self.asm.compute(Op::Add, R2, R1);
+        }
+        let asm = &mut self.asm;
         asm.set(R1, R6);
         asm.call(Helper::LoadBytes);
         asm.jump_if(If::Equal, R0, 0, copied);
