@@ -128,6 +128,55 @@ fn what_the_kernel_places_is_recorded_as_what_this_process_places() {
     }
 }
 
+/// Heaps received by a tier: the report, the payloads in order of their ends, and a list of them.
+fn heaps(tier: &str, listen: &str, line: &str) -> (Value, Vec<u8>, String) {
+    let place = tempfile::tempdir().unwrap();
+    let [payloads, list] = ["payloads", "list"].map(|name| place.path().join(name));
+    let mut receiver = Job::start(&words(&format!(
+        "receive --tier {tier} --format spead --json --verify --incomplete --memory 256MiB --output-file {} --list {} \
+         --stop-items never --listen {listen}",
+        payloads.display(),
+        list.display(),
+    )));
+    send(&receiver.address(), &format!("--format spead --pattern {line}"));
+    receiver.drained();
+    let report = receiver.stop().json();
+    assert_eq!(drops(&report), 0, "this host was too late: {report}");
+    (report, std::fs::read(payloads).unwrap(), std::fs::read_to_string(list).unwrap())
+}
+
+#[test]
+fn heaps_that_the_kernel_places_are_those_that_this_process_places() {
+    if !may_place() {
+        return;
+    }
+    for (listen, line) in [
+        ("udp://127.0.0.1:0", "--heap-size 64KiB --heaps 2000 --packet 8972 --rate 400Mbps"),
+        (
+            "udp://[::1]:0",
+            "--heap-size 64KiB --heaps 1500 --packet 1472 --rate 200Mbps --full-packets \
+             --faults loss=0.005,reorder=64,duplicate=0.01,seed=7",
+        ),
+        (
+            "udp://127.0.0.1:0",
+            "--heap-size 1MiB --heaps 100 --packet 8972 --rate 300Mbps --repeat-pointers \
+             --faults loss=0.002,corrupt=0.003,truncate=0.003,duplicate=0.01,seed=5",
+        ),
+    ] {
+        let [stage, bpf] = ["stage", "bpf"].map(|tier| heaps(tier, listen, line));
+        assert_eq!(source(&bpf.0)["tier"], "bpf", "{}", source(&bpf.0));
+        assert!(stage.1 == bpf.1, "{line}: other bytes");
+        assert_eq!(stage.2, bpf.2, "{line}");
+        for part in ["objects", "rejects", "packets", "pattern_errors"] {
+            assert_eq!(stage.0[part], bpf.0[part], "{line}: {part}");
+        }
+        for count in ["packets", "bytes"] {
+            assert_eq!(source(&stage.0)[count], source(&bpf.0)[count], "{line}: {count}");
+        }
+        assert!(number(&bpf.0["objects"]["heaps"]["complete"]) > 20, "{}", bpf.0);
+    }
+}
+
 /// Senders of one format to one port: each has a socket and a program of its own, and gets the places of its own stream only.
 #[test]
 fn the_streams_of_two_senders_are_kept_apart() {

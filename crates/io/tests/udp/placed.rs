@@ -10,6 +10,8 @@ use skyhaul_core::wire::rdma::ddp::DdpHeader;
 use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::rules::{CONNECTION, RuleRegion, WriteRule};
 use skyhaul_core::wire::rdma::shim::{self, UcShim};
+use skyhaul_core::wire::spead::packets::{HeapShape, Plan, Split};
+use skyhaul_core::wire::spead::{Flavour, HeapLearner, LearnedHeaps};
 use skyhaul_core::wire::vdif::{Vdif, VdifLayout};
 use skyhaul_core::wire::vtp;
 use skyhaul_io::udp::bpf::{NoPlacement, PlacedObjects, PlacementProgram};
@@ -151,13 +153,66 @@ fn writes(is_uc: bool) -> WriteRule {
 }
 
 /// The same for an engine that decides itself: blocks anywhere, and a log.
-fn logged() -> [Packets; 3] {
-    of_layouts().map(|of| {
+fn logged() -> [Packets; 4] {
+    let [lofar, by_sequence, by_time] = of_layouts().map(|of| {
         let parameters = of.parameters.iter().map(|&(_, value)| value).collect();
         let element = of.rule.shape.slot_bytes() as u32 + 4096;
         let logged = LayoutRule { rule: of.rule, parameters }.logged((element, SLOTS + 5), 1 << 8).unwrap();
         Packets { rule: logged.rule, ..of }
-    })
+    });
+    [lofar, by_sequence, by_time, of_heaps()]
+}
+
+/// Heaps of one size, with two items in the first packet, whose layout is learned from some of them.
+fn of_heaps() -> Packets {
+    const STRIDE: u64 = 3;
+    let flavour = Flavour::SPEAD_64_48;
+    let packets = move |counter: u64| {
+        let pointers = [flavour.immediate(0x1600, counter & 0xFF), flavour.addressed(0x1601, 0)];
+        let shape = HeapShape {
+            flavour,
+            counter,
+            payload_bytes: 4000,
+            pointers: &pointers,
+            packet_bytes: 256,
+            repeat_pointers: false,
+            split: Split::Even,
+        };
+        let plan = Plan::new(&shape).unwrap();
+        let packet = |n| {
+            let mut head = vec![0; plan.head_bytes_max()];
+            let part = plan.packet(&pointers, n, &mut head);
+            head.truncate(part.head);
+            head.resize(part.head + part.payload.len() + part.dummy, 0);
+            (head, part.head)
+        };
+        (0..plan.count()).map(packet).collect::<Vec<_>>()
+    };
+    let base = 1u64 << 40;
+    let mut learner = HeapLearner::default();
+    (base..base + 20).flat_map(|n| packets(n * STRIDE + 1)).for_each(|(packet, _)| learner.note(&packet));
+    let LearnedHeaps::Layout(layout) = learner.learned() else { panic!("{:?}", learner.learned()) };
+    let element = layout.element_bytes().next_multiple_of(8) as u32;
+    let rule = layout.rule((element, SLOTS + 5), (SLOTS, 1 << 12), WAKE).unwrap();
+    Packets {
+        rule,
+        parameters: Vec::new(),
+        base,
+        mask: u64::MAX >> 1,
+        taken: |base| (base % u64::from(SLOTS)) as u32,
+        packet: Box::new(move |random, base| {
+            let mut all = packets((base + random.below(u64::from(SLOTS + 3))) * STRIDE + 1);
+            let (mut bytes, head) = all.swap_remove(random.below(all.len() as u64) as usize);
+            let filled = bytes.len() - head;
+            bytes[head..].copy_from_slice(&noise(random, filled));
+            match random.below(12) {
+                0 => bytes[random.below(head as u64) as usize] ^= 1 << random.below(8),
+                1 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+                _ => {}
+            }
+            bytes
+        }),
+    }
 }
 
 /// Opens a slot of both; where blocks may be anywhere, in another one each time.
@@ -407,7 +462,7 @@ fn what_an_engine_is_to_decide_is_placed_and_logged_as_by_the_interpreter() {
 
 #[test]
 fn of_a_log_that_is_full_nothing_is_placed() {
-    let [_, of, _] = logged();
+    let [_, of, ..] = logged();
     let mut placer = match PlacementProgram::new(&of.rule) {
         Ok(placer) => placer,
         Err(why) if why.why == NoPlacement::Forbidden => return eprintln!("SKIPPED: {why}"),
