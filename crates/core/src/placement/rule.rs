@@ -425,9 +425,8 @@ impl PlacementRule {
                 values[first..].fill(false);
                 only = None;
             }
-            let known = |used: &[RuleValue]| {
-                used.iter().all(|value| values.get(usize::from(value.0)) == Some(&true))
-            };
+            let known =
+                |used: &[RuleValue]| used.iter().all(|value| values.get(usize::from(value.0)) == Some(&true));
             let parameters = usize::from(self.parameters);
             let (is_known, more) = match *step {
                 RuleStep::Let(op) => (self.is_op(op, &known), 1),

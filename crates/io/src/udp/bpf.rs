@@ -23,8 +23,8 @@ mod log;
 pub use log::PlacementLog;
 
 use crate::bpf::{Map, Program, Words, possible_processors};
-use crate::memory::remote::RemoteMemory;
 use crate::memory::heap::KernelHeaps;
+use crate::memory::remote::RemoteMemory;
 use crate::memory::{Pool, check_available};
 use skyhaul_core::bytecode::Step;
 use skyhaul_core::hint::Hint;

@@ -21,7 +21,7 @@ use super::info::StreamInfo;
 use super::keyed::{HeapPlacing, PlacingPlan};
 use super::placer::{Placer, Until};
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::placement::rule::{RuleWake, SlotShape};
+use skyhaul_core::placement::rule::{RuleCounts, RuleWake, SlotShape};
 use skyhaul_core::wire::spead::{HeapLearner, LearnedHeaps};
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::source::{Source, SourceStats, Train};
@@ -74,6 +74,8 @@ struct Peer {
     of: PlacedOf,
     sender: SocketAddr,
     state: State,
+    /// What was placed of heaps, when they ended.
+    last: Option<(RuleCounts, u64)>,
 }
 
 enum State {
@@ -212,7 +214,7 @@ impl Kernel {
             let of = PlacedOf::Stream { at, id: info.id };
             if self.peers.iter().all(|peer| peer.of != of) {
                 let state = self.loads(|arena| load(arena, &info));
-                self.peers.push(Peer { of, sender: info.sender, state });
+                self.peers.push(Peer { of, sender: info.sender, state, last: None });
             }
         }
         self.load_heaps(engine);
@@ -278,15 +280,16 @@ impl Kernel {
                 (LearnedHeaps::Irregular(why), _) => State::Without(why.to_owned()),
                 _ => continue,
             };
-            self.peers.push(Peer { of: PlacedOf::Heaps(sender), sender, state });
+            self.peers.push(Peer { of: PlacedOf::Heaps(sender), sender, state, last: None });
         }
     }
 
     /// Nothing is placed from now on: all goes up.
     pub(super) fn close<K: Sink>(&mut self, engine: &mut Engine<K>) {
-        for peer in &self.peers {
+        for peer in &mut self.peers {
             if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
                 engine.end_heaps(sender);
+                peer.last = engine.placed(peer.of);
             }
         }
     }
@@ -308,8 +311,8 @@ impl Kernel {
             share_port(self.listening.as_fd()).map_err(failed)?;
             self.is_shared = true;
         }
-        let socket =
-            beside(self.local, sender, self.buffer, |socket| loaded.program().attach(socket)).map_err(failed)?;
+        let socket = beside(self.local, sender, self.buffer, |socket| loaded.program().attach(socket))
+            .map_err(failed)?;
         let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
         let fd = socket.try_clone().map_err(failed)?.into();
         let source = UdpSource::from_fd(socket.into(), &options).map_err(failed)?;
@@ -354,7 +357,7 @@ impl Kernel {
         let mut placing = 0;
         for peer in &self.peers {
             let State::Placing(connected) = &peer.state else { continue };
-            let Some((counts, placed_bytes)) = engine.placed(peer.of) else { continue };
+            let Some((counts, placed_bytes)) = engine.placed(peer.of).or(peer.last) else { continue };
             placing += 1;
             // The kernel counts a train as dropped by the socket if nothing is left of it: these are counted after the drops.
             let stats = connected.source.stats();

@@ -176,9 +176,10 @@ impl Kind {
         if packets > 1 << 16 {
             return Err("its heaps have too many packets");
         }
-        let (least, last) = seen.counters.iter().fold((u64::MAX, 0), |(least, last), &counter| {
-            (least.min(counter), last.max(counter))
-        });
+        let (least, last) = seen
+            .counters
+            .iter()
+            .fold((u64::MAX, 0), |(least, last), &counter| (least.min(counter), last.max(counter)));
         let stride = seen.counters.iter().fold(0, |all, counter| greatest_common(all, counter - least));
         let heaps = (last - least).checked_div(stride).map_or(0, |steps| steps + 1);
         if heaps > SPARSE * seen.counters.len() as u64 {
@@ -243,7 +244,8 @@ impl HeapLayout {
     /// Where a unit is in its heap.
     #[must_use]
     pub fn range_of(&self, unit: u32) -> core::ops::Range<u64> {
-        let at = |unit: u64| (unit * u64::from(self.payload.1)).saturating_sub(self.short()).min(self.heap_bytes);
+        let at =
+            |unit: u64| (unit * u64::from(self.payload.1)).saturating_sub(self.short()).min(self.heap_bytes);
         at(unit.into())..at(u64::from(unit) + 1)
     }
 
@@ -340,11 +342,13 @@ impl HeapLayout {
         let [counter, size, offset, length] = self.own;
         let stated = steps.load(word(size));
         steps.equal(stated, self.flavour.immediate(id::HEAP_SIZE, self.heap_bytes), Otherwise::Pass);
-        [(counter, id::HEAP_COUNTER), (offset, id::HEAP_OFFSET), (length, id::PAYLOAD_LENGTH)].map(|(at, id)| {
-            let name = steps.load(RuleLoad { lsb: bits, bits: 64 - bits, ..word(at) });
-            steps.equal(name, self.flavour.immediate(id, 0) >> bits, Otherwise::Pass);
-            steps.load(RuleLoad { bits, ..word(at) })
-        })
+        [(counter, id::HEAP_COUNTER), (offset, id::HEAP_OFFSET), (length, id::PAYLOAD_LENGTH)].map(
+            |(at, id)| {
+                let name = steps.load(RuleLoad { lsb: bits, bits: 64 - bits, ..word(at) });
+                steps.equal(name, self.flavour.immediate(id, 0) >> bits, Otherwise::Pass);
+                steps.load(RuleLoad { bits, ..word(at) })
+            },
+        )
     }
 
     /// The other pointers are none that the receiver takes for one of the four, for a descriptor, or for stream control: immediate

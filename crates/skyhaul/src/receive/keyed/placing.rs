@@ -105,15 +105,13 @@ impl HeapPlacing {
     /// Why the kernel does not place.
     pub(crate) fn load(sender: SocketAddr, layout: HeapLayout, plan: PlacingPlan) -> Result<Self, String> {
         let PlacingPlan { element_bytes, elements, ahead } = plan;
-        let memory =
-            KernelHeaps::new(element_bytes as usize, elements).map_err(|error| error.to_string())?;
+        let memory = KernelHeaps::new(element_bytes as usize, elements).map_err(|error| error.to_string())?;
         let completed = (WAKE_BYTES / layout.heap_bytes).clamp(1, u64::from(ahead / 4).max(1)) as u32;
         let wake = RuleWake { completed, begun: 0 };
         let arena = PlacementArena::of_heaps(&memory);
         let slots = (SLOTS * ahead).next_power_of_two();
-        let rule = layout
-            .rule(arena.elements(), (slots, LOG_WORDS), wake)
-            .map_err(|error| error.to_string())?;
+        let rule =
+            layout.rule(arena.elements(), (slots, LOG_WORDS), wake).map_err(|error| error.to_string())?;
         let program = PlacementProgram::over(&rule, &arena).map_err(|error| error.to_string())?;
         Ok(HeapPlacing {
             sender,
@@ -189,7 +187,12 @@ impl HeapPlacing {
     ///
     /// # Errors
     /// [`Reject::Late`]: their memory has left with a former heap.
-    pub(crate) fn adopt(&self, heap: &HeapBytes, placed: PlacedAt, run: &Run<'_>) -> Result<Adopted<'_>, Reject> {
+    pub(crate) fn adopt(
+        &self,
+        heap: &HeapBytes,
+        placed: PlacedAt,
+        run: &Run<'_>,
+    ) -> Result<Adopted<'_>, Reject> {
         let object = self.placer.object(placed.slot).ok_or(Reject::Late)?;
         if self.memory.element(heap) == Some(object.element as u32) {
             return Ok(Adopted::There);

@@ -427,6 +427,12 @@ impl<W: Keyed> ObjectStore<W> {
 }
 
 impl<W: Keyed> ObjectStore<W> {
+    /// The memory of a heap that begins, if a program places heaps of this sender.
+    #[cold]
+    fn given(&mut self, number: u64, from: &Sender, bytes: u64) -> Option<HeapBytes> {
+        self.placing_of(&from.address).and_then(|place| place.give(number, bytes))
+    }
+
     /// This process is about to write a range of a heap.
     #[inline]
     fn claim(placing: &[HeapPlacing], heap: &HeapBytes, offset: u64, bytes: u64) {
@@ -448,9 +454,10 @@ impl<W: Keyed> Store for ObjectStore<W> {
         bytes: u64,
         old: Option<LiveObject<W>>,
     ) -> Result<LiveObject<W>, (Option<LiveObject<W>>, Reject)> {
-        let number = W::placement(head, 0).key.number;
-        let place = self.placing.iter_mut().find(|place| place.sender == from.address);
-        let given = place.filter(|_| old.is_none()).and_then(|place| place.give(number, bytes));
+        let given = match self.placing.is_empty() || old.is_some() {
+            true => None,
+            false => self.given(W::placement(head, 0).key.number, from, bytes),
+        };
         let new = given.or_else(|| usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes)));
         let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
         match old {

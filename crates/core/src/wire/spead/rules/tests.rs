@@ -55,13 +55,12 @@ fn senders() -> impl Strategy<Value = Sender> {
     let flavour = prop_oneof![Just(48u8), Just(40)].prop_map(|bits| Flavour::new(bits).unwrap());
     let split = prop_oneof![Just(Split::Full), Just(Split::Even)];
     let stride = prop_oneof![Just(1u64), 1u64..10, Just(1 << 21), 1u64..1 << 31];
-    (flavour, 2000u64..20_000, 120usize..1500, 0usize..6, any::<bool>(), split, 0u64..1 << 38, stride).prop_map(
-        |(flavour, heap, packet, pointers, repeat, split, first, stride)| {
+    (flavour, 2000u64..20_000, 120usize..1500, 0usize..6, any::<bool>(), split, 0u64..1 << 38, stride)
+        .prop_map(|(flavour, heap, packet, pointers, repeat, split, first, stride)| {
             // Counters that a pointer of the shorter flavour holds.
             let stride = stride.min(1 << 30);
             Sender { flavour, heap, packet, pointers, repeat, split, first, stride }
-        },
-    )
+        })
 }
 
 fn learned(sender: &Sender, heaps: u64) -> LearnedHeaps {
@@ -164,7 +163,10 @@ fn heaps_without_a_common_layout_have_no_rule() {
     let mut learner = HeapLearner::default();
     for n in 0..20 {
         sender.heap(n).iter().for_each(|packet| learner.note(packet));
-        Sender { heap: 300, first: 1 << 30, ..sender.clone() }.heap(n).iter().for_each(|packet| learner.note(packet));
+        Sender { heap: 300, first: 1 << 30, ..sender.clone() }
+            .heap(n)
+            .iter()
+            .for_each(|packet| learner.note(packet));
     }
     assert!(matches!(learner.learned(), LearnedHeaps::Layout(layout) if layout.heap_bytes == 8000));
 }
