@@ -29,7 +29,7 @@ use skyhaul_io::udp::bpf::PlacementProgram;
 
 /// How far the log is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(crate) enum Until {
     /// To a train with so many packets that went up the socket. They are placed next.
     CameUp(usize),
     /// To a train with packets that will come up; unless the socket has been found empty since.
@@ -40,7 +40,7 @@ pub(super) enum Until {
 
 /// What was taken from a log.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TakenFromLog {
+pub(crate) struct TakenFromLog {
     pub(super) packets: u64,
     pub(super) bytes: u64,
 }
@@ -55,7 +55,7 @@ enum Use<B> {
 }
 
 #[derive(Debug)]
-pub(super) struct Object<B> {
+pub(crate) struct Object<B> {
     pub(super) number: u64,
     pub(super) element: usize,
     /// Its memory, before the window has it.
@@ -64,7 +64,7 @@ pub(super) struct Object<B> {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Placer<B> {
+pub(crate) struct Placer<B> {
     program: PlacementProgram,
     pub(super) shape: SlotShape,
     pub(super) packet_bytes: u64,

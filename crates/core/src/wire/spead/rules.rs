@@ -66,8 +66,8 @@ struct Seen {
     first: Option<u32>,
     most: u32,
     items: u8,
-    /// Counters of the latest heaps, in order of arrival.
-    counters: Vec<u64>,
+    /// Counters of the latest heaps, in order of arrival, and how many of their packets have come.
+    counters: Vec<(u64, u32)>,
 }
 
 /// Learns the layout of a sender's heaps from its packets.
