@@ -104,11 +104,14 @@ impl HeapLearner {
         if head.offset == 0 {
             seen.first = Some(head.length as u32);
         }
-        if !seen.counters.contains(&head.counter) {
-            if seen.counters.len() >= 2 * HEAPS {
-                seen.counters.remove(0);
+        match seen.counters.iter_mut().find(|(counter, _)| *counter == head.counter) {
+            Some((_, packets)) => *packets += 1,
+            None => {
+                if seen.counters.len() >= 2 * HEAPS {
+                    seen.counters.remove(0);
+                }
+                seen.counters.push((head.counter, 1));
             }
-            seen.counters.push(head.counter);
         }
     }
 
@@ -176,13 +179,14 @@ impl Kind {
         if packets > 1 << 16 {
             return Err("its heaps have too many packets");
         }
-        let (least, last) = seen
-            .counters
-            .iter()
-            .fold((u64::MAX, 0), |(least, last), &counter| (least.min(counter), last.max(counter)));
-        let stride = seen.counters.iter().fold(0, |all, counter| greatest_common(all, counter - least));
+        // One that came once may be damaged.
+        let counters =
+            || seen.counters.iter().filter(|(_, packets)| *packets > 1).map(|&(counter, _)| counter);
+        let least = counters().min().unwrap_or_default();
+        let stride = counters().fold(0, |all, counter| greatest_common(all, counter - least));
+        let last = counters().max().unwrap_or_default();
         let heaps = (last - least).checked_div(stride).map_or(0, |steps| steps + 1);
-        if heaps > SPARSE * seen.counters.len() as u64 {
+        if heaps > SPARSE * counters().count() as u64 {
             return Err("its heaps are not counted in equal steps");
         }
         let stride = u32::try_from(stride).ok().filter(|&stride| (1..=i32::MAX as u32).contains(&stride));
