@@ -171,7 +171,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l tier -d 'How
 stage\t'Trains of packets in one system call (UDP_GRO)'
 plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'
-bpf\t'A program in the kernel places VDIF and LOFAR streams (needs CAP_BPF). If it cannot, the command fails and says why'"
+bpf\t'A program in the kernel places VDIF and LOFAR streams and SPEAD heaps (needs CAP_BPF). If it cannot, the command fails and says why'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l faults -d 'Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, lofar, spead, ejfat' -r -f -a "auto\t''
 vdif\t''
@@ -312,7 +312,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l tier -d 'How 
 stage\t'Trains of packets in one system call (UDP_GRO)'
 plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'
-bpf\t'A program in the kernel places VDIF and LOFAR streams (needs CAP_BPF). If it cannot, the command fails and says why'"
+bpf\t'A program in the kernel places VDIF and LOFAR streams and SPEAD heaps (needs CAP_BPF). If it cannot, the command fails and says why'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l faults -d 'Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, lofar, spead, ejfat' -r -f -a "auto\t''
 vdif\t''

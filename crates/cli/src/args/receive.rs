@@ -135,7 +135,7 @@ pub(crate) enum TierArg {
     Plain,
     /// A ring shared with the kernel (needs CAP_NET_RAW)
     Ring,
-    /// A program in the kernel places VDIF and LOFAR streams (needs CAP_BPF). If it cannot, the command fails and says why
+    /// A program in the kernel places VDIF and LOFAR streams and SPEAD heaps (needs CAP_BPF). If it cannot, the command fails and says why
     Bpf,
 }
 
