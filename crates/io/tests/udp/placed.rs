@@ -183,7 +183,7 @@ fn of_heaps() -> Packets {
             let mut head = vec![0; plan.head_bytes_max()];
             let part = plan.packet(&pointers, n, &mut head);
             head.truncate(part.head);
-            head.resize(part.head + part.payload.len() + part.dummy, 0);
+            head.resize(part.head + (part.payload.end - part.payload.start) as usize + part.dummy, 0);
             (head, part.head)
         };
         (0..plan.count()).map(packet).collect::<Vec<_>>()
