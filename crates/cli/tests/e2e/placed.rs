@@ -133,7 +133,7 @@ fn heaps(tier: &str, listen: &str, line: &str) -> (Value, Vec<u8>, String) {
     let place = tempfile::tempdir().unwrap();
     let [payloads, list] = ["payloads", "list"].map(|name| place.path().join(name));
     let mut receiver = Job::start(&words(&format!(
-        "receive --tier {tier} --format spead --json --verify --incomplete --memory 256MiB --output-file {} --list {} \
+        "receive --tier {tier} --format spead --json --verify --incomplete --memory 256MiB --heap-timeout 60s --output-file {} --list {} \
          --stop-items never --listen {listen}",
         payloads.display(),
         list.display(),
