@@ -61,6 +61,7 @@ pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
+pub use spead::{HeapLayout, HeapLearner, LearnedHeaps};
 pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
 pub use timeline::{
     Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,

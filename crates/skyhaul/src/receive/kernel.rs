@@ -22,7 +22,7 @@ use super::keyed::{HeapPlacing, PlacingPlan};
 use super::placer::{Placer, Until};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::{RuleCounts, RuleWake, SlotShape};
-use skyhaul_core::wire::spead::{HeapLearner, LearnedHeaps};
+use skyhaul_core::wire::{HeapLearner, LearnedHeaps};
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};

@@ -18,12 +18,11 @@
 //!
 //! Limits: heaps of one size and layout of each sender; see [`HeapLayout`].
 
-use super::store::Run;
 use crate::receive::placer::Placer;
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::placement::rule::{RuleCounts, RuleWake};
-use skyhaul_core::wire::spead::HeapLayout;
+use skyhaul_core::wire::HeapLayout;
 use skyhaul_io::memory::heap::{HeapBytes, HeapMemory, KernelHeaps};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
 use std::net::SocketAddr;
@@ -191,14 +190,14 @@ impl HeapPlacing {
         &self,
         heap: &HeapBytes,
         placed: PlacedAt,
-        run: &Run<'_>,
+        bytes: u64,
     ) -> Result<Adopted<'_>, Reject> {
         let object = self.placer.object(placed.slot).ok_or(Reject::Late)?;
         if self.memory.element(heap) == Some(object.element as u32) {
             return Ok(Adopted::There);
         }
         let start = self.layout.range_of(placed.unit).start as usize;
-        let held = object.block.as_ref().and_then(|block| block.get(start..start + run.length() as usize));
+        let held = object.block.as_ref().and_then(|block| block.get(start..start + bytes as usize));
         held.map(Adopted::Elsewhere).ok_or(Reject::Late)
     }
 

@@ -550,7 +550,7 @@ impl<W: Keyed> Store for ObjectStore<W> {
     ) -> Result<(usize, u64), Reject> {
         let parts = block.parts_mut();
         let place = self.placing.iter().find(|place| place.sender == from.address).ok_or(Reject::Late)?;
-        let adopted = place.adopt(&parts.bytes, placed, run)?;
+        let adopted = place.adopt(&parts.bytes, placed, run.length())?;
         let refused = W::keep(&mut parts.kept, head)?;
         if let Adopted::Elsewhere(bytes) = adopted {
             Self::claim(&self.placing, &parts.bytes, offset, run.length());
