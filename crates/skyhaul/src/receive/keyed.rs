@@ -11,11 +11,13 @@
 //! |---|---|
 //! | `config`, `stats` | limits; counters, and heaps that are missing entirely |
 //! | `stream` | the user's side: make, add readers, get, stop; a reader as a consumer of packets |
+//! | `sink` | a reader as an engine sees it |
 //! | `input`, `tcp` | what a reader with a thread of its own reads: trains, memory, recordings; TCP |
 //! | `placing`, `log` | heaps that a program in the kernel places, and what its log says of them |
 //! | `train` | from a train to the table, and from the table to the ring |
 //! | `table` | heaps under construction, ends and senders, under the stream's lock |
-//! | `store` | runs of payloads, the memory they are copied to, finished objects |
+//! | `run` | payloads of consecutive packets |
+//! | `store` | the memory they are copied to, finished objects |
 //! | `ring` | finished objects for the user |
 //! | `state` | what readers share, and what each has for itself: locks, clock, timeouts |
 //!
@@ -27,6 +29,8 @@ mod input;
 mod log;
 mod placing;
 mod ring;
+mod run;
+mod sink;
 mod state;
 mod stats;
 mod store;
@@ -43,6 +47,7 @@ pub use stream::ObjectStream;
 
 pub(crate) use placing::{HeapPlacing, PlacingPlan};
 pub(crate) use ring::Ring;
+pub(crate) use sink::TrainSink;
 pub(crate) use state::StreamState;
 pub(crate) use store::{Opening, Run, Sender, SharedQueue, Store, lock};
-pub(crate) use stream::{Readers, StreamReader, TrainSink, reader_methods};
+pub(crate) use stream::{Readers, StreamReader, reader_methods};

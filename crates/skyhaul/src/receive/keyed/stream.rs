@@ -8,18 +8,14 @@
 
 use super::config::{StreamConfig, TcpReaderOptions};
 use super::input::{BytesInput, Input, RecordingInput};
-use super::placing::HeapPlacing;
 use super::ring::{GetError, Ring};
 use super::state::{ReaderState, StreamState};
 use super::store::{Object, ObjectStore, Store, lock};
 use super::tcp::TcpInput;
-use super::train::TableLock;
 use crate::control::{Answering, Gauge};
-use crate::receive::placer::{TakenFromLog, Until};
 use crate::receive::reader::{Consumer, Reader};
 use crate::recording;
 use skyhaul_core::hint::Hint;
-use skyhaul_core::placement::rule::RuleCounts;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::end_of;
 use skyhaul_core::wire::keyed::Keyed;
@@ -39,35 +35,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Interval of the counters of a source.
 const STATS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Takes trains for a table of any family. Called on the thread of an engine.
-pub(crate) trait TrainSink: Send {
-    /// Place the packets of a train.
-    fn handle_train(&mut self, train: &Train<'_>);
-    /// All trains of a poll were given: handle timeouts, deliver finished objects.
-    fn after_poll(&mut self);
-    /// Whether the stream has ended.
-    fn is_over(&self) -> bool;
-    /// Whether the kernel may place its objects.
-    fn can_place(&self) -> bool;
-    /// The kernel places heaps of a sender from now on.
-    fn begin_placing(&mut self, placing: HeapPlacing);
-    /// Take what the kernel has placed of this sender.
-    fn take_log(&mut self, sender: &SocketAddr, until: Until) -> TakenFromLog;
-    /// All of a turn is taken: prepare the kernel for more.
-    fn turn_placing(&mut self, sender: &SocketAddr);
-    /// The kernel places nothing more.
-    fn end_placing(&mut self, sender: &SocketAddr);
-    /// What the kernel has placed, and the bytes of these packets.
-    fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)>;
-}
-
 /// A reader: the consumer of a thread of its own, or of an engine's thread, which gives it the trains of its family. It
 /// leaves the stream when it is dropped.
 pub(crate) struct StreamReader<S: Store> {
-    core: Arc<StreamState<S>>,
-    me: ReaderState<S::Out>,
+    pub(super) core: Arc<StreamState<S>>,
+    pub(super) me: ReaderState<S::Out>,
     /// Packets of this poll.
-    packets: usize,
+    pub(super) packets: usize,
     /// Feedback to senders that request it.
     gauge: Option<Arc<Gauge>>,
     /// The error that ended it.
@@ -147,23 +121,8 @@ impl<S: Store> StreamReader<S> {
         }
     }
 
-    fn exit(&mut self) {
-        if !std::mem::replace(&mut self.has_left, true) {
-            self.core.exit(&mut self.me, self.error.take());
-        }
-    }
-}
-
-impl<S: Store> TrainSink for StreamReader<S> {
-    fn handle_train(&mut self, train: &Train<'_>) {
-        self.packets += train.count();
-        // Unlocked until the next train: trains of other families may be received meanwhile.
-        let mut held = TableLock::new(&self.core);
-        self.core.add_train(&mut held, &mut self.me, train);
-        held.release(&mut self.me);
-    }
-
-    fn after_poll(&mut self) {
+    /// All packets of a poll are placed: handle timeouts, deliver finished objects.
+    pub(super) fn polled(&mut self) {
         let Self { core, me, packets, gauge, .. } = self;
         core.after_poll(me, std::mem::take(packets));
         if let Some(gauge) = gauge {
@@ -173,43 +132,10 @@ impl<S: Store> TrainSink for StreamReader<S> {
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.core.is_over()
-    }
-
-    fn can_place(&self) -> bool {
-        S::Wire::IS_PLACED
-    }
-
-    fn begin_placing(&mut self, placing: HeapPlacing) {
-        self.core.table().store.begin_placing(placing);
-    }
-
-    fn take_log(&mut self, sender: &SocketAddr, until: Until) -> TakenFromLog {
-        let mut held = TableLock::new(&self.core);
-        let taken = self.core.add_log(&mut held, &mut self.me, sender, until);
-        held.release(&mut self.me);
-        self.packets += taken.packets as usize;
-        taken
-    }
-
-    fn turn_placing(&mut self, sender: &SocketAddr) {
-        if let Some(place) = self.core.table().store.placing_of(sender) {
-            place.open_ahead();
+    fn exit(&mut self) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.core.exit(&mut self.me, self.error.take());
         }
-    }
-
-    fn end_placing(&mut self, sender: &SocketAddr) {
-        if let Some(place) = self.core.table().store.placing_of(sender) {
-            place.placer.has_ended = true;
-            place.placer.close(|_| true);
-        }
-        self.take_log(sender, Until::End);
-    }
-
-    fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)> {
-        let mut table = self.core.table();
-        table.store.placing_of(sender).map(|place| (place.counts(), place.bytes))
     }
 }
 
@@ -229,7 +155,7 @@ impl<S: Store> Consumer<Input<S>> for StreamReader<S> {
     }
 
     fn after_poll(&mut self) {
-        TrainSink::after_poll(self);
+        self.polled();
     }
 
     fn handle_tick(&mut self, input: &Input<S>) {
@@ -346,7 +272,7 @@ pub(crate) struct TcpSource<S: Store> {
 impl<S: Store> Source for TcpSource<S> {
     fn poll(&mut self, wait: Duration, _: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let packets = Consumer::poll(&mut self.reader, &mut self.input, wait)?;
-        TrainSink::after_poll(&mut self.reader);
+        self.reader.polled();
         Ok(packets)
     }
 
