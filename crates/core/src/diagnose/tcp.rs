@@ -59,7 +59,7 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
     let percent = |share: f64| share * 100.0;
     if rwnd > 0.2 {
         // A window closes because it is small, or because the application does not read.
-        match (flow.disk_wait > 0.4, flow.reader_away > 0.4) {
+        match (flow.disk_wait > 0.4, flow.reader_away > rwnd / 2.0) {
             (true, _) => name(
                 Cause::SlowDisk,
                 rwnd,

@@ -29,6 +29,7 @@
 
 mod diagnose;
 mod flow;
+mod held;
 mod protocol;
 mod report;
 mod run;

@@ -123,7 +123,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
         busy: (1.0 - idle) * seconds,
         rwnd_limited: waited.receive_window * seconds,
         sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
-        reader_away: if verdict.bound == TcpBottleneck::SlowReceiver { waited.receive_window } else { 0.0 },
+        reader_away: waited.reader_away,
         received,
         sender_busy: sender_busy(flow),
         ..known
@@ -446,17 +446,32 @@ mod tests {
             send_buffer,
             application,
             path: 0.1,
+            ..SenderWaits::default()
+        };
+        let away = |receive_window, reader_away| SenderWaits {
+            receive_window,
+            reader_away,
+            path: 1.0 - receive_window,
+            ..SenderWaits::default()
         };
         assert_eq!(named(part(0.9, 0.0, 0.0), TcpBottleneck::ReceiveWindow), [Cause::ReceiverWindow]);
-        assert_eq!(named(part(0.9, 0.0, 0.0), TcpBottleneck::SlowReceiver), [Cause::SlowApplication]);
+        assert_eq!(named(away(0.9, 0.8), TcpBottleneck::SlowReceiver), [Cause::SlowApplication]);
+        // The window has grown over most of the time, in which the path was the limit.
+        assert_eq!(named(away(0.22, 0.2), TcpBottleneck::Path), [Cause::SlowApplication]);
+        assert_eq!(named(away(0.22, 0.05), TcpBottleneck::Path), [Cause::ReceiverWindow]);
         assert_eq!(named(part(0.0, 0.9, 0.0), TcpBottleneck::SendBuffer), [Cause::SendBuffer]);
         assert_eq!(named(part(0.0, 0.0, 0.9), TcpBottleneck::Application), [Cause::SlowApplication]);
         assert_eq!(named(path, TcpBottleneck::Application), [Cause::SlowApplication]);
         assert_eq!(named(path, TcpBottleneck::Path), []);
     }
 
-    const PATH: SenderWaits =
-        SenderWaits { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 };
+    const PATH: SenderWaits = SenderWaits {
+        application: 0.0,
+        receive_window: 0.0,
+        reader_away: 0.0,
+        send_buffer: 0.0,
+        path: 1.0,
+    };
 
     #[test]
     fn losses_are_named_by_their_pattern() {

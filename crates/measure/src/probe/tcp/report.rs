@@ -207,13 +207,17 @@ pub struct TcpCounts {
     pub path_mtu: u32,
 }
 
-/// Parts of the counted time of a sender, 0 to 1 each, together 1.
+/// Parts of the counted time of a sender, 0 to 1 each; `application`, `receive_window`, `send_buffer` and `path` are together 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderWaits {
     /// Nothing was there to be sent: the application was slow.
     pub application: f64,
     /// The peer's window was full: its buffer is small, or its application slow.
     pub receive_window: f64,
+    /// Of `receive_window`: the window was far below the largest that was announced before, because the receiving application did
+    /// not read. It is no fifth part.
+    #[serde(default)]
+    pub reader_away: f64,
     /// The send buffer was too small for the window.
     pub send_buffer: f64,
     /// The rest: the congestion window, or the path.

@@ -1,6 +1,7 @@
 //! Runs flows, and reports what they did. One thread samples the kernel's view of every flow, and ends the omitted time.
 
 use super::flow::{Ended, FlowDirection, MAX_FLOWS, Shared, State, TcpFlow, TcpRunOptions};
+use super::held::Held;
 use super::report::{
     FlowInterval, FlowReport, SenderWaits, TcpCounts, TcpReport, TcpSample, bits_per_second, per_gb,
 };
@@ -227,10 +228,9 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, (omit, always): (f64, bool)
     flow.intervals = intervals(&seen.boundaries.into_values(), omit);
     flow.trace = seen.trace.into_values();
     if flow.direction == FlowDirection::Send {
-        let waited = waited(&seen.from.0, &seen.to.0);
+        let waited = waited(&seen.from.0, &seen.to.0, seen.held);
         let samples = seen.samples.max(1) as f64;
         let means = verdict::Means {
-            peer_window: seen.peer_windows / samples,
             idle: seen.idle as f64 / samples,
             always,
         };
@@ -259,7 +259,7 @@ fn counts(seen: &Seen) -> TcpCounts {
 }
 
 /// Parts of the time between two samples.
-fn waited(from: &TcpSample, to: &TcpSample) -> SenderWaits {
+fn waited(from: &TcpSample, to: &TcpSample, held: Held) -> SenderWaits {
     let seconds = to.at - from.at;
     if seconds <= 0.0 {
         return SenderWaits::default();
@@ -271,6 +271,7 @@ fn waited(from: &TcpSample, to: &TcpSample) -> SenderWaits {
     SenderWaits {
         application: 1.0 - busy,
         receive_window,
+        reader_away: receive_window * held.away(),
         send_buffer,
         path: busy - receive_window - send_buffer,
     }
@@ -325,8 +326,7 @@ struct Seen {
     pub(super) samples: u64,
     /// Of these, with nothing more to send than the window allowed.
     pub(super) idle: u64,
-    /// Windows of the peer: sum.
-    pub(super) peer_windows: f64,
+    pub(super) held: Held,
     read: bool,
     /// It has ended, and was looked at since.
     closed: bool,
@@ -352,7 +352,7 @@ impl Seen {
             rtt_least: 0.0,
             samples: 0,
             idle: 0,
-            peer_windows: 0.0,
+            held: Held::default(),
             read: false,
             closed: false,
         }
@@ -386,14 +386,15 @@ impl Seen {
         let window = sample.congestion_window;
         self.window = (self.window.0 + window as f64, self.window.1.max(window));
         self.peer_window = self.peer_window.max(sample.peer_window);
-        self.peer_windows += sample.peer_window as f64;
+        self.held.look(&info);
     }
 
     /// From here on it counts.
     fn restart(&mut self) {
         self.from = self.to;
         (self.rtt, self.window, self.rtt_least) = ((0.0, 0.0), (0.0, 0), 0.0);
-        (self.samples, self.idle, self.peer_windows, self.peer_window) = (0, 0, 0.0, 0);
+        (self.samples, self.idle, self.peer_window) = (0, 0, 0);
+        self.held.restart();
     }
 }
 

@@ -36,8 +36,6 @@ const HELD: f64 = 0.15;
 /// Means over the samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Means {
-    /// The peer's window in bytes.
-    pub(super) peer_window: f64,
     /// Part of the samples in which the application had less to send than the window allowed.
     pub(super) idle: f64,
     /// The application writes whenever it can: no rate was set.
@@ -62,7 +60,7 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
         return of_path(flow, waited, cpu, means, last);
     }
     if most == waited.receive_window {
-        return of_peer(flow, most, means.peer_window);
+        return of_peer(flow, waited);
     }
     if most == waited.send_buffer {
         return of_buffer(flow, most);
@@ -82,10 +80,9 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
 }
 
-fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> FlowVerdict {
-    let most = flow.counts.peer_window_most;
-    // A window that only fills is announced as it is; one whose reader is slow shrinks.
-    if mean_peer_window < 0.6 * most as f64 {
+fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
+    let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
+    if waited.reader_away > share / 2.0 {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
         let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
@@ -393,7 +390,7 @@ pub(super) mod tests {
         let flow = FlowReport { send_buffer: 1 << 15, ..flow(&[], 2) };
         let bound = |send_buffer: f64, always| {
             let waited = SenderWaits { send_buffer, path: 1.0 - send_buffer, ..SenderWaits::default() };
-            let means = Means { peer_window: 1e6, idle: 0.94, always };
+            let means = Means { idle: 0.94, always };
             judge(&flow, &waited, means, &TcpInfo::default()).bound
         };
         let bounds = (bound(0.3, false), bound(0.02, false));
@@ -404,7 +401,7 @@ pub(super) mod tests {
     #[test]
     fn a_thread_that_needs_a_cpu_all_the_time_is_the_limit_and_no_application_is_slow() {
         let waited = SenderWaits { path: 1.0, ..SenderWaits::default() };
-        let means = Means { peer_window: 1e6, idle: 0.94, always: true };
+        let means = Means { idle: 0.94, always: true };
         let said = |used, cpu_wait_seconds| {
             let flow = flow(&[], 2);
             let seconds = flow.end - flow.begin;

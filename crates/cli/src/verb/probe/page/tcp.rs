@@ -195,7 +195,7 @@ fn table(told: &TcpCommandReport) -> String {
         let asked = told.points.get(n).and_then(|report| report.point.window);
         let parts = flow.waited.map_or(
             String::new(),
-            |SenderWaits { application, receive_window, send_buffer, path }| {
+            |SenderWaits { application, receive_window, send_buffer, path, .. }| {
                 let percent = |part: f64| (part * 100.0).round();
                 format!(
                     "application {} %, receiver's window {} %, send buffer {} %, path {} %",
