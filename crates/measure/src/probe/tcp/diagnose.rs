@@ -465,13 +465,8 @@ mod tests {
         assert_eq!(named(path, TcpBottleneck::Path), []);
     }
 
-    const PATH: SenderWaits = SenderWaits {
-        application: 0.0,
-        receive_window: 0.0,
-        reader_away: 0.0,
-        send_buffer: 0.0,
-        path: 1.0,
-    };
+    const PATH: SenderWaits =
+        SenderWaits { application: 0.0, receive_window: 0.0, reader_away: 0.0, send_buffer: 0.0, path: 1.0 };
 
     #[test]
     fn losses_are_named_by_their_pattern() {

@@ -5,6 +5,7 @@ use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::bulk::{Put, Supply, Take, receive, room};
+use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,6 +69,8 @@ pub(super) struct State {
     /// Bytes moved when the omitted time ended.
     pub(super) omitted: AtomicU64,
     pub(super) ended: AtomicBool,
+    /// The peer's window before anything moved, in bytes; 0 if the kernel does not tell it.
+    pub(super) window: u32,
 }
 
 /// What a thread knows at its end.
@@ -88,7 +91,9 @@ pub(super) struct Ended {
 
 impl Shared {
     pub(super) fn new(flows: Vec<TcpFlow>, options: TcpRunOptions) -> Self {
+        let window = |flow: &TcpFlow| TcpInfo::of(&flow.stream).ok().and_then(|info| info.snd_wnd);
         let state = |flow| State {
+            window: window(&flow).unwrap_or(0),
             flow,
             bytes: AtomicU64::new(0),
             omitted: AtomicU64::new(0),

@@ -33,6 +33,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// For a flow that begins with this window of the peer, which a fast flow has filled when it is first looked at.
+    pub(super) fn new(window: u32) -> Self {
+        Self { largest: window, ..Self::default() }
+    }
+
     /// Take in a reading.
     pub(super) fn look(&mut self, info: &TcpInfo) {
         let counted = info.limited.receive_window;
@@ -94,19 +99,27 @@ mod tests {
         let mut sent = vec![0u64; TIME];
         let (mut read, mut edge) = (vec![0u64; TIME], vec![65_536u64; TIME]);
         let mut arrived = vec![0u64; TIME];
-        let (mut buffer, mut limited, mut held) = (65_536, Duration::ZERO, Held::default());
+        let (mut buffer, mut limited, mut held) = (65_536, Duration::ZERO, Held::new(65_536));
         for now in 1..TIME {
             let past = now.saturating_sub(half);
             arrived[now] = sent[past];
             let wanted = match *reader {
                 Reader::Quick => u64::MAX,
-                Reader::Pauses { every, length } => if now % every < length { 0 } else { u64::MAX },
+                Reader::Pauses { every, length } => {
+                    if now % every < length {
+                        0
+                    } else {
+                        u64::MAX
+                    }
+                }
                 Reader::Slow(most) => most,
             };
             read[now] = arrived[now].min(read[now - 1].saturating_add(wanted));
             buffer = match room {
                 Room::Fixed(bytes) => bytes,
-                Room::Tuned(most) => (2 * (read[now] - read[now.saturating_sub(trip.max(1))])).clamp(buffer, most),
+                Room::Tuned(most) => {
+                    (2 * (read[now] - read[now.saturating_sub(trip.max(1))])).clamp(buffer, most)
+                }
             };
             edge[now] = edge[now - 1].max(read[now] + buffer);
             let (acked, end) = (arrived[past], edge[past]);
@@ -152,10 +165,10 @@ mod tests {
     #[test]
     fn a_reader_that_pauses_closes_the_window_however_large_the_buffer_may_become() {
         for trip in [2, 20, 100] {
-            for room in [Room::Fixed(1 << 21), Room::Tuned(6 << 20), Room::Tuned(1 << 28)] {
+            for room in [Room::Fixed(1 << 23), Room::Tuned(6 << 20), Room::Tuned(1 << 28)] {
                 for length in [270, 450] {
                     let (waited, away) = play(trip, LINE * 4, room, &Reader::Pauses { every: 500, length });
-                    assert!(waited < 0.1 || away > 0.7, "{trip} ms, {length}: {waited} {away}");
+                    assert!(waited < 0.1 || away > 0.5, "{trip} ms, {length}: {waited} {away}");
                 }
             }
         }

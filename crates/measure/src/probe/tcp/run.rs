@@ -230,10 +230,7 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, (omit, always): (f64, bool)
     if flow.direction == FlowDirection::Send {
         let waited = waited(&seen.from.0, &seen.to.0, seen.held);
         let samples = seen.samples.max(1) as f64;
-        let means = verdict::Means {
-            idle: seen.idle as f64 / samples,
-            always,
-        };
+        let means = verdict::Means { idle: seen.idle as f64 / samples, always };
         flow.verdict = Some(verdict::judge(&flow, &waited, means, &seen.to.1));
         flow.waited = Some(waited);
     }
@@ -339,7 +336,7 @@ struct Sampled {
 }
 
 impl Seen {
-    fn new(flows: usize) -> Self {
+    fn new(flows: usize, window: u32) -> Self {
         let limit = (SAMPLES / flows.max(1)).clamp(64, SAMPLES_OF_ONE);
         Self {
             trace: Series::new(limit),
@@ -352,7 +349,7 @@ impl Seen {
             rtt_least: 0.0,
             samples: 0,
             idle: 0,
-            held: Held::default(),
+            held: Held::new(window),
             read: false,
             closed: false,
         }
@@ -400,7 +397,8 @@ impl Seen {
 
 /// Look at all flows until they have ended.
 fn sample(shared: &Shared) -> Sampled {
-    let mut flows: Vec<Seen> = shared.flows.iter().map(|_| Seen::new(shared.flows.len())).collect();
+    let flows = shared.flows.len();
+    let mut flows: Vec<Seen> = shared.flows.iter().map(|state| Seen::new(flows, state.window)).collect();
     let options = &shared.options;
     let step = options.sample.max(Duration::from_millis(1));
     let interval = options.interval.max(step);
