@@ -43,7 +43,17 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     findings
 }
 
+/// If the window has shrunk for more than this fraction of the time that it limits the flow, the reader is away. The window of a reader that
+/// keeps up never shrinks this far: it is nearly all of the buffer.
+const SHRINKS: f64 = 0.2;
+
 impl Flow {
+    /// Whether the receiver's window closes because its application does not read, not because its buffer is small.
+    #[must_use]
+    pub fn is_reader_away(&self) -> bool {
+        self.reader_away * self.seconds > SHRINKS * self.rwnd_limited
+    }
+
     /// Whether segments take several paths: many more are reordered than retransmission explains.
     #[must_use]
     pub fn is_sprayed(&self) -> bool {
@@ -59,7 +69,7 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
     let percent = |share: f64| share * 100.0;
     if rwnd > 0.2 {
         // A window closes because it is small, or because the application does not read.
-        match (flow.disk_wait > 0.4, flow.reader_away > rwnd / 2.0) {
+        match (flow.disk_wait > 0.4, flow.is_reader_away()) {
             (true, _) => name(
                 Cause::SlowDisk,
                 rwnd,

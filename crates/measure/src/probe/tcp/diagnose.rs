@@ -124,6 +124,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
         rwnd_limited: waited.receive_window * seconds,
         sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
         reader_away: waited.reader_away,
+        rwnd_outgrown: waited.window_outgrown * seconds,
         received,
         sender_busy: sender_busy(flow),
         ..known
@@ -458,15 +459,25 @@ mod tests {
         assert_eq!(named(away(0.9, 0.8), TcpBottleneck::SlowReceiver), [Cause::SlowApplication]);
         // The window has grown over most of the time, in which the path was the limit.
         assert_eq!(named(away(0.22, 0.2), TcpBottleneck::Path), [Cause::SlowApplication]);
-        assert_eq!(named(away(0.22, 0.05), TcpBottleneck::Path), [Cause::ReceiverWindow]);
+        assert_eq!(named(away(0.22, 0.02), TcpBottleneck::Path), [Cause::ReceiverWindow]);
+        // At first the window was small, and then it grew.
+        let grew = |reader_away| SenderWaits { window_outgrown: 0.19, ..away(0.23, reader_away) };
+        assert_eq!(named(grew(0.0), TcpBottleneck::Path), []);
+        assert_eq!(named(grew(0.04), TcpBottleneck::Path), [Cause::SlowApplication]);
         assert_eq!(named(part(0.0, 0.9, 0.0), TcpBottleneck::SendBuffer), [Cause::SendBuffer]);
         assert_eq!(named(part(0.0, 0.0, 0.9), TcpBottleneck::Application), [Cause::SlowApplication]);
         assert_eq!(named(path, TcpBottleneck::Application), [Cause::SlowApplication]);
         assert_eq!(named(path, TcpBottleneck::Path), []);
     }
 
-    const PATH: SenderWaits =
-        SenderWaits { application: 0.0, receive_window: 0.0, reader_away: 0.0, send_buffer: 0.0, path: 1.0 };
+    const PATH: SenderWaits = SenderWaits {
+        application: 0.0,
+        receive_window: 0.0,
+        reader_away: 0.0,
+        window_outgrown: 0.0,
+        send_buffer: 0.0,
+        path: 1.0,
+    };
 
     #[test]
     fn losses_are_named_by_their_pattern() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   small buffer    ▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔   the same window all the time, always full
-//!   tuned buffer    ▁▁▂▂▃▃▄▄▅▅▆▆▇▇▇▇▇▇▇   each window is the largest so far
+//!   tuned buffer    ▁▁▂▂▃▃▄▄▅▅▆▆▇▇▇▇▇▇▇   each window is the largest so far; what it held back at first, it outgrew
 //!   reader pauses   ▇▅▁______▇▅▁______▇   what is not read takes its place in the buffer: the window closes
 //!   reader is slow  ▂▆▇▅▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁   the buffer stays full, and the window is what was read last
 //! ```
@@ -11,7 +11,9 @@
 //! A mean over the whole flow does not tell: on a host that tunes its buffers up to a large limit, most of the time passes after
 //! the window has grown, and without a wait.
 //!
-//! Limits: a reader that was slow from its first byte on, and for which the window never was larger, looks like a small window.
+//! Limits: a reader that was slow from its first byte on, and for which the window never was larger, looks like a small window. So does
+//! one whose pauses keep the kernel from tuning its buffer: where a round trip is longer than a pause, each brings only what the window let
+//! through, which is no reason to let it grow.
 
 use skyhaul_io::tcp::info::TcpInfo;
 use std::time::Duration;
@@ -26,8 +28,8 @@ pub(super) struct Held {
     largest: u32,
     /// What the kernel had counted at the reading before.
     counted: Duration,
-    /// Waited with a window of full size.
-    full: Duration,
+    /// Waited with a window of full size, by the binary logarithm of that size.
+    full: [Duration; 32],
     /// Waited with a window that had shrunk.
     shrunk: Duration,
 }
@@ -45,20 +47,31 @@ impl Held {
         let Some(window) = info.snd_wnd else { return };
         if is_full(info, window) {
             let shrunk = f64::from(window) < SHRUNK * f64::from(self.largest);
-            *(if shrunk { &mut self.shrunk } else { &mut self.full }) += since;
+            let size = window.max(1).ilog2() as usize;
+            *(if shrunk { &mut self.shrunk } else { &mut self.full[size] }) += since;
         }
         self.largest = self.largest.max(window);
     }
 
     /// From here on it counts; windows that were announced before stay known.
     pub(super) fn restart(&mut self) {
-        (self.full, self.shrunk) = (Duration::ZERO, Duration::ZERO);
+        (self.full, self.shrunk) = <_>::default();
     }
 
     /// Fraction of the wait in which the window had shrunk, 0 to 1.
     pub(super) fn away(&self) -> f64 {
-        let all = (self.full + self.shrunk).as_secs_f64();
-        if all > 0.0 { self.shrunk.as_secs_f64() / all } else { 0.0 }
+        self.part(self.shrunk)
+    }
+
+    /// Fraction of the wait in which the window was as large as ever before, and less than half as large as it became, 0 to 1.
+    pub(super) fn outgrown(&self) -> f64 {
+        let sizes = self.largest.max(1).ilog2().saturating_sub(1) as usize;
+        self.part(self.full[..sizes].iter().sum())
+    }
+
+    fn part(&self, time: Duration) -> f64 {
+        let all = self.full.iter().sum::<Duration>() + self.shrunk;
+        if all.is_zero() { 0.0 } else { time.as_secs_f64() / all.as_secs_f64() }
     }
 }
 
@@ -91,8 +104,8 @@ mod tests {
     }
 
     /// What a sender sees of 4 s on a path of so many milliseconds and bytes per millisecond: the part of the time that it waited for
-    /// the window, and what is said of that.
-    fn play(trip: usize, line: u64, room: Room, reader: &Reader) -> (f64, f64) {
+    /// the window, and the parts of that in which the window had shrunk, and which it outgrew.
+    fn play(trip: usize, line: u64, room: Room, reader: &Reader) -> (f64, f64, f64) {
         const TIME: usize = 4000;
         let half = trip.div_ceil(2);
         // By the millisecond: sent, read, and the end of the window as announced.
@@ -139,7 +152,7 @@ mod tests {
                 });
             }
         }
-        (limited.as_secs_f64() / 4.0, held.away())
+        (limited.as_secs_f64() / 4.0, held.away(), held.outgrown())
     }
 
     /// Bytes per millisecond of 100 Mb/s.
@@ -148,17 +161,20 @@ mod tests {
     #[test]
     fn a_small_window_is_always_announced_in_full() {
         for (trip, room) in [(20, 65_536), (20, 131_072), (100, 65_536), (100, 524_288)] {
-            let (waited, away) = play(trip, LINE, Room::Fixed(room), &Reader::Quick);
-            assert!(waited > 0.3 && away < 0.1, "{trip} ms, {room}: {waited} {away}");
+            let (waited, away, outgrown) = play(trip, LINE, Room::Fixed(room), &Reader::Quick);
+            assert!(waited > 0.3 && away + outgrown < 0.1, "{trip} ms, {room}: {waited} {away} {outgrown}");
         }
     }
 
     #[test]
     fn a_window_that_grows_is_never_far_below_what_it_was() {
         for trip in [20, 100, 300] {
-            let (waited, away) = play(trip, 10 * LINE, Room::Tuned(1 << 28), &Reader::Quick);
-            assert!(waited > 0.0 && away < 0.1, "{trip} ms: {waited} {away}");
+            let (waited, away, outgrown) = play(trip, 10 * LINE, Room::Tuned(1 << 28), &Reader::Quick);
+            assert!(waited > 0.0 && away < 0.1 && outgrown > 0.5, "{trip} ms: {waited} {away} {outgrown}");
         }
+        // One that may grow no further holds back most of the time at its full size.
+        let (waited, away, outgrown) = play(100, 10 * LINE, Room::Tuned(1 << 20), &Reader::Quick);
+        assert!(waited > 0.5 && away < 0.1 && outgrown < 0.3, "{waited} {away} {outgrown}");
     }
 
     /// With a buffer that is tuned to a large limit, most of the time passes without a wait, and the mean window is large.
@@ -167,8 +183,9 @@ mod tests {
         for trip in [2, 20, 100] {
             for room in [Room::Fixed(1 << 23), Room::Tuned(6 << 20), Room::Tuned(1 << 28)] {
                 for length in [270, 450] {
-                    let (waited, away) = play(trip, LINE * 4, room, &Reader::Pauses { every: 500, length });
-                    assert!(waited < 0.1 || away > 0.5, "{trip} ms, {length}: {waited} {away}");
+                    let (waited, away, _) =
+                        play(trip, LINE * 4, room, &Reader::Pauses { every: 500, length });
+                    assert!(waited < 0.1 || away > 0.4, "{trip} ms, {length}: {waited} {away}");
                 }
             }
         }
@@ -177,7 +194,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_slow_leaves_the_window_small_behind_a_larger_one() {
         for (trip, rate) in [(2, LINE / 10), (20, LINE / 10), (20, LINE / 50), (100, LINE / 40)] {
-            let (waited, away) = play(trip, LINE, Room::Tuned(1 << 22), &Reader::Slow(rate));
+            let (waited, away, _) = play(trip, LINE, Room::Tuned(1 << 22), &Reader::Slow(rate));
             assert!(waited > 0.5 && away > 0.7, "{trip} ms, {rate}: {waited} {away}");
         }
     }

@@ -218,6 +218,9 @@ pub struct SenderWaits {
     /// not read. It is no fifth part.
     #[serde(default)]
     pub reader_away: f64,
+    /// Of `receive_window`: the window was growing, and became more than twice as large. It is no fifth part either.
+    #[serde(default)]
+    pub window_outgrown: f64,
     /// The send buffer was too small for the window.
     pub send_buffer: f64,
     /// The rest: the congestion window, or the path.

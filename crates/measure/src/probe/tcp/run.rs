@@ -269,6 +269,7 @@ fn waited(from: &TcpSample, to: &TcpSample, held: Held) -> SenderWaits {
         application: 1.0 - busy,
         receive_window,
         reader_away: receive_window * held.away(),
+        window_outgrown: receive_window * held.outgrown(),
         send_buffer,
         path: busy - receive_window - send_buffer,
     }

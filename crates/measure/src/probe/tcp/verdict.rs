@@ -82,7 +82,9 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
 
 fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
     let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
-    if waited.reader_away > share / 2.0 {
+    let parts =
+        Flow { seconds: 1.0, rwnd_limited: share, reader_away: waited.reader_away, ..Flow::default() };
+    if parts.is_reader_away() {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
         let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
