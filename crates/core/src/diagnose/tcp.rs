@@ -43,15 +43,16 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     findings
 }
 
-/// If the window has shrunk for more than this fraction of the time that it limits the flow, the reader is away. The window of a reader that
-/// keeps up never shrinks this far: it is nearly all of the buffer.
-const SHRINKS: f64 = 0.2;
+/// If the window has shrunk for more than the first fraction of the time that a window which does not grow limits the flow, and more than the
+/// second of all the time that it does, the reader is away. The window of a reader that keeps up is nearly all of the buffer.
+const SHRINKS: (f64, f64) = (0.2, 0.1);
 
 impl Flow {
     /// Whether the receiver's window closes because its application does not read, not because its buffer is small.
     #[must_use]
     pub fn is_reader_away(&self) -> bool {
-        self.reader_away * self.seconds > SHRINKS * self.rwnd_limited
+        let away = self.reader_away * self.seconds;
+        away > SHRINKS.0 * (self.rwnd_limited - self.rwnd_outgrown) && away > SHRINKS.1 * self.rwnd_limited
     }
 
     /// Whether segments take several paths: many more are reordered than retransmission explains.
@@ -64,9 +65,11 @@ impl Flow {
 /// Causes at the ends, from the fractions of the time spent waiting for the receiver's window, the send buffer and
 /// data.
 fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding>) {
+    let of = |time: f64| time / flow.seconds.max(1e-9);
     let mut name =
         |cause, share: f64, text: String| findings.push(Finding::new(cause, 0.5 + share / 2.0, text));
     let percent = |share: f64| share * 100.0;
+    let kept = rwnd - of(flow.rwnd_outgrown);
     if rwnd > 0.2 {
         // A window closes because it is small, or because the application does not read.
         match (flow.disk_wait > 0.4, flow.is_reader_away()) {
@@ -85,11 +88,13 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
                     ),
                 );
             }
-            _ => name(
+            _ if kept > 0.2 => name(
                 Cause::ReceiverWindow,
-                rwnd,
-                format!("{:.0} % of the time is the receiver's window", percent(rwnd)),
+                kept,
+                format!("{:.0} % of the time is the receiver's window", percent(kept)),
             ),
+            // The kernel tuned it: what it held back at first, it does no more.
+            _ => {}
         }
     }
     if sndbuf > 0.2 {
@@ -120,7 +125,9 @@ pub struct Flow {
     pub busy: f64,
     /// Of that, time limited by the receiver's window, s (`tcpi_rwnd_limited`).
     pub rwnd_limited: f64,
-    /// Of that, time limited by the send buffer, s (`tcpi_sndbuf_limited`).
+    /// Of that, time in which the window was growing, and became more than twice as large, s.
+    pub rwnd_outgrown: f64,
+    /// Of `busy`, time limited by the send buffer, s (`tcpi_sndbuf_limited`).
     pub sndbuf_limited: f64,
     /// Fraction of the time that the sending and the receiving application waited for their disks, 0 to 1.
     pub disk_wait: f64,

@@ -82,13 +82,22 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
 
 fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
     let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
-    let parts =
-        Flow { seconds: 1.0, rwnd_limited: share, reader_away: waited.reader_away, ..Flow::default() };
+    let parts = Flow {
+        seconds: 1.0,
+        rwnd_limited: share,
+        reader_away: waited.reader_away,
+        rwnd_outgrown: waited.window_outgrown,
+        ..Flow::default()
+    };
     if parts.is_reader_away() {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
         let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
         return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
+    }
+    if waited.window_outgrown > share / 2.0 {
+        let text = format!("{} receiver's window, which was growing", percent(share));
+        return verdict(TcpBottleneck::SlowStart, share, text, Some("send more, or for longer".into()));
     }
     let (has, wants) = wanted(most);
     let text = format!("{} receiver's window: it advertises at most {has}", percent(share));
