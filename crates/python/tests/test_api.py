@@ -132,6 +132,15 @@ def test_errors_of_spead2s_streams_are_both_its_own_and_the_systems(tmp_path):
             assert told.value.errno == number or number == socket.EAI_NONAME and told.value.errno == socket.EAI_AGAIN
 
 
+def test_an_error_without_a_number_keeps_its_text():
+    from skyhaul.spead2._network import TransportError
+
+    unnumbered = TransportError.of(OSError("set SO_RXQ_OVFL on udp://127.0.0.1:0: Protocol not available"))
+    assert "SO_RXQ_OVFL" in str(unnumbered) and unnumbered.errno is None
+    numbered = TransportError.of(OSError(errno.EACCES, "denied", "file"))
+    assert (numbered.errno, numbered.strerror, numbered.filename) == (errno.EACCES, "denied", "file")
+
+
 def test_names_of_hosts_are_looked_up():
     with recv.Stream() as stream:
         address = stream.add_udp("localhost:0")

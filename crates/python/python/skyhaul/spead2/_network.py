@@ -14,8 +14,11 @@ class TransportError(OSError, RuntimeError):
 
     @classmethod
     def of(cls, error: OSError, text: str | None = None) -> TransportError:
-        """The same error, told as `text`."""
-        return cls(error.errno, text or error.strerror, *([] if error.filename is None else [error.filename]))
+        """The same error, told as `text`; one that the kernel gave no number has its own text only."""
+        text = text or error.strerror or str(error)
+        if error.errno is None:
+            return cls(text)
+        return cls(error.errno, text, *([] if error.filename is None else [error.filename]))
 
 
 def port(value: Any) -> int:
