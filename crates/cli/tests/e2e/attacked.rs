@@ -20,6 +20,7 @@ use skyhaul_measure::probe::udpmon::ResponderOptions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The attacker's address; honest clients have 127.0.0.1.
@@ -313,7 +314,10 @@ fn certificate(at: &std::path::Path) -> (String, String) {
 
 /// Ten thousand connections of twenty addresses whose TLS handshake never ends: nothing, a few bytes, 64 KiB of one message, and what
 /// is no TLS. None, with a visible reason, where there are too few descriptors.
-fn half_open(to: SocketAddr) -> Option<Vec<TcpStream>> {
+fn half_open(to: SocketAddr) -> Option<(Vec<TcpStream>, MutexGuard<'static, ()>)> {
+    // There are descriptors for one attack at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let files = skyhaul::io::host::descriptors::raise();
     if files < 16_384 {
         println!("SKIPPED: {files} open files are too few (ulimit -Hn 16384)");
@@ -331,7 +335,7 @@ fn half_open(to: SocketAddr) -> Option<Vec<TcpStream>> {
         let _ = stream.write(parts[n % parts.len()]);
         stream
     };
-    Some((0..10_000).map(one).collect())
+    Some(((0..10_000).map(one).collect(), alone))
 }
 
 #[test]
