@@ -36,7 +36,7 @@ mod judge;
 mod log;
 
 pub use emit::{PASSED_TO_WAKE, PROCESSOR_BYTES, RuleMap, RuleProgram, count_words, program};
-pub use judge::{RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
+pub use judge::{LoggedTrain, RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
 pub use log::{LOG_ENTRIES, LOG_HEAD, LOG_TAIL, LoggedPacket, LoggedRun, RuleLog};
 
 use super::Reject;

@@ -89,7 +89,7 @@ type Loading = JoinHandle<Result<Loaded, String>>;
 
 /// A program, and what is to be placed by it.
 enum Loaded {
-    Stream { program: PlacementProgram, shape: SlotShape, packet_bytes: u64 },
+    Stream { program: Box<PlacementProgram>, shape: SlotShape, packet_bytes: u64 },
     Heaps(Box<HeapPlacing>),
 }
 
@@ -320,7 +320,7 @@ impl Kernel {
             (Loaded::Stream { program, shape, packet_bytes }, PlacedOf::Stream { at, .. }) => {
                 let object_bytes = u64::from(shape.units) * u64::from(shape.unit_bytes);
                 let ahead = (AHEAD_BYTES / object_bytes.max(1)).clamp(AHEAD.0, AHEAD.1);
-                engine.begin_placing(at, Placer::<Block>::new(program, shape, packet_bytes, ahead));
+                engine.begin_placing(at, Placer::<Block>::new(*program, shape, packet_bytes, ahead));
             }
             (Loaded::Heaps(placing), _) => engine.begin_heaps(*placing),
             _ => return Err("its stream has ended".to_owned()),
@@ -448,7 +448,7 @@ fn load(arena: &Arc<PlacementArena>, info: &StreamInfo) -> State {
         let program = PlacementProgram::over(&rule.rule, &arena).map_err(|error| error.to_string())?;
         (0..).zip(&rule.parameters).for_each(|(at, &value)| program.set_parameter(at, value));
         let packet_bytes = format.packet_bytes as u64;
-        Ok(Loaded::Stream { program, shape: rule.rule.shape, packet_bytes })
+        Ok(Loaded::Stream { program: Box::new(program), shape: rule.rule.shape, packet_bytes })
     };
     in_a_thread(load)
 }

@@ -60,10 +60,12 @@ pub struct RuleTable {
     pub slots: Vec<u64>,
     /// The numbers that may change.
     pub parameters: Vec<u64>,
-    /// What became of trains, if the rule has a log: of each its packets with what is kept of their heads, and how many at its
-    /// front went up the socket.
-    pub log: Vec<(Vec<(LoggedPacket, Vec<u8>)>, usize)>,
+    /// What became of trains, if the rule has a log.
+    pub log: Vec<LoggedTrain>,
 }
+
+/// The packets of a train with what is kept of their heads, and how many at its front went up the socket.
+pub type LoggedTrain = (Vec<(LoggedPacket, Vec<u8>)>, usize);
 
 impl RuleTable {
     /// All slots closed, all parameters 0.

@@ -150,8 +150,9 @@ impl Kind {
             let item = flavour.parts(pointer);
             match item.id {
                 id::HEAP_COUNTER..=id::PAYLOAD_LENGTH if item.immediate => {
+                    let before = own[item.id as usize - 1].replace(at as u8);
                     // A repeated one counts in place of the first.
-                    if own[item.id as usize - 1].replace(at as u8).is_some() {
+                    if before.is_some() {
                         return None;
                     }
                 }

@@ -196,7 +196,7 @@ impl ReadAhead {
         entry: &ChunkEntry,
         place: (&Path, u64),
         loaded: Loaded,
-        within: Option<ChunkMeta>,
+        within: Option<&ChunkMeta>,
         behind: &[Step],
     ) -> Delivery {
         let (number, bytes) = (entry.number, loaded.seen.read);
@@ -207,7 +207,7 @@ impl ReadAhead {
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
         let recorded = entry.record.as_ref().map(|record| &record.meta).filter(|meta| self.unpacks(meta));
-        let meta = recorded.or(within.as_ref());
+        let meta = recorded.or(within);
         if let Some(meta) = meta.filter(|_| loaded.held) {
             return self.unpack(number, meta, loaded.blocks.iter().map(|(block, length)| &block[..*length]));
         }
@@ -300,7 +300,7 @@ impl ReadAhead {
                 let found = self.look(&loaded.seen);
                 self.lost_by_time(entry, found.before)?;
                 let within = self.lost_within(&loaded.seen, found.holes);
-                self.proven(entry, (&entry.path, entry.offset), loaded, within, behind)
+                self.proven(entry, (&entry.path, entry.offset), loaded, within.as_ref(), behind)
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
