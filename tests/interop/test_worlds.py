@@ -49,6 +49,13 @@ def test_every_fault_in_every_format(skyhaul, tmp_path, form, fault):
     assert not text, text
 
 
+@pytest.mark.parametrize("seed", [5052, 5062])
+def test_lofar_without_an_index_that_failed(skyhaul, tmp_path, seed):
+    """Two lanes that lost a packet each at one time: the trace of the file gave a packet that was not there."""
+    text = played(seed, tmp_path, "bare-no-fill", form="lofar")
+    assert not text, text
+
+
 @pytest.mark.parametrize("seed", [795, 5162])
 def test_worlds_that_failed(skyhaul, tmp_path, seed):
     """Once, and beyond the seeds that are played by default: 795, a FILA10G that restarts in the other half-frame phase; 5162, Mark 5B

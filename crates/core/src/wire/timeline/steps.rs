@@ -274,36 +274,26 @@ struct Run {
     last: Sighting,
     /// Frames from 1970 to its second, where headers give that.
     before: Option<i64>,
-    /// Places and frame numbers from one to the next, of the first step.
+    /// Places and frame numbers from one to the next.
     step: Option<(u64, i64)>,
     frames: u64,
 }
 
 impl Run {
-    /// The shortest step in line: the first one may have been over frames that are not added.
-    fn least_step(&self) -> Option<(u64, i64)> {
-        let (places, frames) = self.step?;
-        let (mut by, mut rest) = (places, frames.unsigned_abs());
-        while rest > 0 {
-            (by, rest) = (rest, by % rest);
-        }
-        Some((places / by.max(1), frames / i64::try_from(by.max(1)).unwrap_or(1)))
-    }
-
-    /// Take in the next frame of its thread, if it lies in line.
+    /// Take in the next frame of its thread, if it is as far from the last one as that from the one before.
     fn take(&mut self, seen: &Sighting, before: Option<i64>) -> bool {
         let same = self.last.time.unix_seconds == seen.time.unix_seconds
             && (self.last.station, self.before) == (seen.station, before);
         let places = seen.place.checked_sub(self.last.place).filter(|&places| places > 0 && same);
         let Some(places) = places else { return false };
         let frames = i64::from(seen.time.frame) - i64::from(self.last.time.frame);
-        let (of, by) = *self.step.get_or_insert((places, frames));
-        let in_line = i128::from(places) * i128::from(by) == i128::from(of) * i128::from(frames);
-        if in_line {
+        // Twice the distance may be a frame that is not added, or one that is missing beside another thread's.
+        let same = *self.step.get_or_insert((places, frames)) == (places, frames);
+        if same {
             self.last = *seen;
             self.frames += 1;
         }
-        in_line
+        same
     }
 }
 
@@ -355,8 +345,7 @@ impl Trace {
         Some([(first.first, first.before), (last.last, last.before)])
     }
 
-    /// Its frames in the order of the file, with the frames before their seconds. Where some at equal distances are not known, they are among them: frames marked
-    /// invalid, which are not added, stand there.
+    /// Its frames in the order of the file, with the frames before their seconds.
     pub fn frames(&self) -> impl Iterator<Item = (Sighting, Option<i64>)> {
         let (mut next, mut open) = (0, BinaryHeap::<Reverse<(u64, usize, u32)>>::new());
         std::iter::from_fn(move || {
@@ -370,7 +359,7 @@ impl Trace {
             let run = &self.runs[at];
             let mut seen = Sighting { place, ..run.first };
             seen.time.frame = frame;
-            if let Some((places, frames)) = run.least_step()
+            if let Some((places, frames)) = run.step
                 && place < run.last.place
             {
                 let frame = i64::from(frame).saturating_add(frames);

@@ -275,6 +275,19 @@ proptest! {
         prop_assert!(counts.is_none(), "{changes:?}");
     }
 
+    /// Of files with lost frames, of which others are marked as invalid and not added.
+    #[test]
+    fn a_trace_gives_the_frames_that_it_was_given(
+        threads in 1u64..9, lost in proptest::collection::btree_set(0u64..600, 0..120), left_out in proptest::collection::btree_set(0u64..600, 0..60),
+    ) {
+        let came = frames(threads, 600).into_iter().filter(|seen| !lost.contains(&seen.place));
+        let file = came.enumerate().map(|(at, seen)| Sighting { place: at as u64, ..seen });
+        let added: Vec<Sighting> = file.filter(|seen| !left_out.contains(&seen.place)).collect();
+        let mut trace = Trace::default();
+        added.iter().for_each(|&seen| trace.add(seen, None));
+        prop_assert_eq!(trace.frames().map(|(seen, _)| seen).collect::<Vec<_>>(), added);
+    }
+
     #[test]
     fn single_wrong_times_are_odd_frames(
         threads in 1u64..5, wrong in proptest::collection::btree_map(10u64..95, (1i64..1000, any::<bool>()), 1..6),
