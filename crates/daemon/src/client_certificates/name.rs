@@ -139,7 +139,7 @@ fn by_commas(text: &str) -> Result<Vec<Vec<Attribute>>, String> {
     let mut rest = text;
     while !rest.is_empty() {
         let (kind, after) = rest.split_once('=').ok_or_else(|| format!("`{rest}` has no `=`"))?;
-        let kind = kind.trim();
+        let kind = kind.trim_matches(' ');
         let kind = numbers(kind).ok_or_else(|| format!("`{kind}` is no known type of a part"))?;
         let (value, end, after) = value(after)?;
         part.push((kind, value));
@@ -147,7 +147,7 @@ fn by_commas(text: &str) -> Result<Vec<Vec<Attribute>>, String> {
         if end != Some('+') {
             parts.push(sorted(std::mem::take(&mut part).into_iter()));
         }
-        if end.is_some() && rest.trim().is_empty() {
+        if end.is_some() && rest.trim_matches(' ').is_empty() {
             return Err("a part is missing at its end".to_owned());
         }
     }
@@ -158,8 +158,9 @@ fn by_commas(text: &str) -> Result<Vec<Vec<Attribute>>, String> {
 /// A value, what ends it, and what follows.
 fn value(text: &str) -> Result<(String, Option<char>, &str), String> {
     let (mut bytes, mut kept) = (Vec::new(), 0);
-    let mut chars = text.trim_start().char_indices();
-    let text = text.trim_start();
+    // Other white space is a part of the value.
+    let text = text.trim_start_matches(' ');
+    let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
             ',' | ';' | '+' => {
@@ -277,6 +278,12 @@ mod tests {
         ] {
             assert!(SubjectName::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn only_blanks_around_a_value_are_none_of_it() {
+        assert_eq!(name("CN= Ann , O=Uni"), name("CN=Ann,O=Uni"));
+        assert_ne!(name("CN=\u{2000}Ann,O=Uni"), name("CN=Ann,O=Uni"));
     }
 
     #[test]
