@@ -6,8 +6,11 @@ mod common;
 
 use axum::body::Bytes;
 use axum::http::Request;
-use common::{LIMIT, OPERATOR, serve, wait_for};
+use common::{LIMIT, OPERATOR, serve, serve_as, wait_for};
 use serde_json::{Value, json};
+use skyhaul::balance::BalanceOptions;
+use skyhaul_core::balance::BalancerConfig;
+use skyhaul_core::placement::Nanos;
 use skyhaul_daemon::balancer::{PlaneProcesses, Server};
 use skyhaul_daemon::client::{ClientOptions, ControlPlane};
 use skyhaul_daemon::ejfat::proto::{RegisterRequest, ReserveLoadBalancerRequest};
@@ -449,7 +452,10 @@ fn register_all(plane: &ControlPlane) -> usize {
 #[test]
 fn ten_thousand_registrations_over_the_network() {
     let _alone = alone();
-    let (api, server) = serve("127.0.0.1", None);
+    // Workers that do not report are removed, and beside other tests all these calls take longer than that.
+    let config = BalancerConfig { removed: Nanos(3_600_000_000_000), ..BalancerConfig::default() };
+    let balance = BalanceOptions { config, ..BalanceOptions::default() };
+    let (api, server) = serve_as("127.0.0.1", None, balance);
     let options = ClientOptions { deadline: std::time::Duration::from_secs(120), ..ClientOptions::default() };
     let uri = format!("ejfat://{OPERATOR}@{}/", server.address()).parse().unwrap();
     let operator = ControlPlane::new(&uri, &options).unwrap();

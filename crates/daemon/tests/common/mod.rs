@@ -25,6 +25,15 @@ pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T 
 
 /// A control plane without a state, at any port of loopback; its load balancers are at `ip`.
 pub(crate) fn serve(ip: &str, apart: Option<PlaneProcesses>) -> (Arc<Api>, Server) {
+    serve_as(ip, apart, BalanceOptions::default())
+}
+
+/// The same with other options of its load balancers.
+pub(crate) fn serve_as(
+    ip: &str,
+    apart: Option<PlaneProcesses>,
+    balance: BalanceOptions,
+) -> (Arc<Api>, Server) {
     let registry = Registry::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let instances = Instances {
         listen: vec![ip.parse().unwrap()],
@@ -32,7 +41,7 @@ pub(crate) fn serve(ip: &str, apart: Option<PlaneProcesses>) -> (Arc<Api>, Serve
         shared: false,
         data_port: 0,
         sync_port: 0,
-        balance: BalanceOptions { threads: 1, ..BalanceOptions::default() },
+        balance: BalanceOptions { threads: 1, ..balance },
         upstream: Default::default(),
         apart,
     };

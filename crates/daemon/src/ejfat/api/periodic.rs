@@ -5,7 +5,7 @@ use super::super::registry::{Millis, Reservation};
 use super::{Api, Refusal, State, gone};
 use skyhaul::balance::{Balance, BalanceStatus};
 use skyhaul::io::lock::lock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,13 +43,22 @@ impl Api {
     /// The same for one reservation. Other calls wait only while its samples are stored.
     fn turn_of(&self, id: i64, now: Millis) -> Vec<String> {
         let mut wrong = Vec::new();
-        let Ok(balance) = self.locked().balance(id) else { return wrong };
+        // A worker that registers from here on is not gone because the status does not have it.
+        let (balance, known) = {
+            let state = self.locked();
+            let Ok(balance) = state.balance(id) else { return wrong };
+            let known: HashSet<i64> = state.registry.sessions(id).map(|session| session.id).collect();
+            (balance, known)
+        };
         let status = balance.status();
         drop(balance);
         let workers = by_session(&status);
         let gone: Vec<i64> = {
             let state = self.locked();
-            let gone = state.registry.sessions(id).filter(|session| !stays(&workers, session.number));
+            let gone = state
+                .registry
+                .sessions(id)
+                .filter(|session| known.contains(&session.id) && !stays(&workers, session.number));
             gone.map(|session| session.id).collect()
         };
         if !gone.is_empty() {

@@ -9,6 +9,7 @@ use prost_types::Timestamp;
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::lock::lock;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -311,6 +312,26 @@ fn ten_thousand_registrations_take_all_seats_and_no_more() {
     let reset = ResetLoadBalancerRequest { lb_id: "1".to_owned(), workers: true, ..Default::default() };
     assert!(api.reset_load_balancer(&own, reset).unwrap().workers);
     until("there are seats", || api.register(&own, worker("1")).is_ok());
+}
+
+#[test]
+fn a_worker_that_registers_while_others_are_looked_at_stays() {
+    let api = open(None, Limits { tokens: 2000, ..Limits::default() });
+    let own = by(&reserve(&api).token);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(api.turn(NOW), Vec::<String>::new());
+            }
+        });
+        let registering: Vec<_> = (0..4)
+            .map(|_| threads.spawn(|| (0..100).for_each(|_| drop(api.register(&own, worker("1")).unwrap()))))
+            .collect();
+        registering.into_iter().for_each(|one| one.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(api.numbers().1, 400);
 }
 
 #[test]
