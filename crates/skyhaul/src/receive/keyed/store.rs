@@ -342,6 +342,21 @@ impl<W: Keyed> ObjectStore<W> {
     /// This process is about to write a range of a heap.
     #[inline]
     fn claim(placing: &[HeapPlacing], heap: &HeapBytes, offset: u64, bytes: u64) {
+        if !placing.is_empty() {
+            Self::claim_of(placing, heap, offset, bytes);
+        }
+    }
+
+    /// A heap that is in no window any more has ended.
+    #[cold]
+    #[inline(never)]
+    fn ended(placing: &mut [HeapPlacing], heap: &HeapBytes, object: &Retired<LiveObject<W>>) {
+        placing.iter_mut().for_each(|place| place.ended(heap, object));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_of(placing: &[HeapPlacing], heap: &HeapBytes, offset: u64, bytes: u64) {
         placing.iter().for_each(|place| place.claim(heap, &(offset..offset + bytes)));
     }
 }
@@ -446,6 +461,8 @@ impl<W: Keyed> Store for ObjectStore<W> {
         self.placing.push(placing);
     }
 
+    #[cold]
+    #[inline(never)]
     fn adopt(
         &mut self,
         block: &mut LiveObject<W>,
@@ -489,7 +506,7 @@ impl<W: Keyed> Store for ObjectStore<W> {
         if !self.placing.is_empty()
             && let Some(parts) = object.block.0.as_ref()
         {
-            self.placing.iter_mut().for_each(|place| place.ended(&parts.bytes, &object));
+            Self::ended(&mut self.placing, &parts.bytes, &object);
         }
         let LiveObject(mut place) = object.block;
         if let Some(Parts { bytes: mut memory, kept, sender, .. }) = place.take() {
