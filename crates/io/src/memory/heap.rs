@@ -190,7 +190,8 @@ impl HeapMemory {
         self.inner().supply.wait_ahead();
     }
 
-    /// Take `bytes` out of it for good, for [memory of the kernel](KernelHeaps); `false` if there are not so many.
+    /// Take `bytes` out of it for good, for [memory of the kernel](KernelHeaps); `false` if there are not so many, or if that would be more
+    /// than half of all: other heaps need the rest.
     #[must_use]
     pub fn set_aside(&self, bytes: u64) -> bool {
         self.inner().supply.set_aside(bytes)

@@ -59,6 +59,8 @@ struct State {
     /// The keeper is running.
     kept: bool,
     closed: bool,
+    /// Bytes that are elsewhere for good.
+    aside: u64,
 }
 
 impl Supply {
@@ -142,9 +144,12 @@ impl Supply {
         self.used.fetch_sub(piece.len() as u64, Ordering::Relaxed);
     }
 
-    /// Take `bytes` for good, for memory that is elsewhere; `false` if there are not so many.
+    /// Take `bytes` for good, for memory that is elsewhere; `false` if there are not so many, or if that would be more than half of all.
     pub(super) fn set_aside(&self, bytes: u64) -> bool {
         let mut state = self.lock();
+        if state.aside.saturating_add(bytes) > self.limit / 2 {
+            return false;
+        }
         let left = || self.limit.saturating_sub(self.used());
         while left() < bytes
             && let Some(piece) = state.ready.pop_front()
@@ -152,7 +157,9 @@ impl Supply {
             self.forget(&mut state, &piece);
         }
         let is_there = left() >= bytes;
-        self.used.fetch_add(if is_there { bytes } else { 0 }, Ordering::Relaxed);
+        let taken = if is_there { bytes } else { 0 };
+        state.aside += taken;
+        self.used.fetch_add(taken, Ordering::Relaxed);
         is_there
     }
 

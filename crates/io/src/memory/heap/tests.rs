@@ -328,3 +328,13 @@ fn the_largest_heap_beside_its_first_part_fits() {
     drop(memory.take(largest).unwrap());
     drop(first);
 }
+
+/// Senders that come and go, or are forged, each take a part for good.
+#[test]
+fn half_of_the_memory_is_never_set_aside() {
+    let memory = HeapMemory::new(64 << 20);
+    let taken = (0..10).filter(|_| memory.set_aside(12 << 20)).count();
+    assert_eq!((taken, memory.used()), (2, 24 << 20));
+    assert!(memory.set_aside(8 << 20) && !memory.set_aside(1));
+    assert!(memory.take(16 << 20).is_some(), "other heaps have the rest");
+}
