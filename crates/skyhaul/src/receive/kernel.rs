@@ -39,6 +39,8 @@ use std::time::{Duration, Instant};
 
 /// Streams with a program.
 const PEERS: usize = 64;
+/// Senders of heaps that are kept in mind: a flood of others is received as by `stage`.
+const MAX_SENDERS: usize = 1024;
 /// Slots of a stream's program.
 const SLOTS: u32 = 32;
 /// Open slots ahead of the newest object of a stream: for so many bytes, within these bounds.
@@ -248,7 +250,8 @@ impl Kernel {
     fn study<K: Sink>(&mut self, engine: &mut Engine<K>, train: &Train<'_>) {
         let sender = *train.sender;
         let is_known = self.peers.iter().any(|peer| peer.of == PlacedOf::Heaps(sender));
-        let is_crowded = self.learners.len() >= PEERS && !self.learners.contains_key(&sender);
+        let is_crowded = !self.learners.contains_key(&sender)
+            && (self.learners.len() >= PEERS || self.peers.len() >= MAX_SENDERS);
         if is_known || is_crowded || !engine.is_heaps(sender) {
             self.known = Some(sender);
             return;
