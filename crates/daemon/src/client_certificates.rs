@@ -12,8 +12,8 @@
 //! Authorities are a file or, as on the grid, a directory with hashed names (`/etc/grid-security/certificates`), whose revocation lists (`HASH.r0`)
 //! are used, too. They are looked at every [`LOOK_INTERVAL`], and read again when they have changed.
 //!
-//! Limits: lists of 64 MiB each; policies of which authority may sign which name (`signing_policy`, `namespaces`) are not read: name the `issuer` of a
-//! client where that matters.
+//! Limits: a list has at most 64 MiB. `signing_policy` and `namespaces`, which say which names an authority may sign, are not read: name the
+//! `issuer` of a client where that matters.
 
 mod name;
 
@@ -137,7 +137,7 @@ impl ClientAuthorities {
     /// Reads the authorities in a file or a directory.
     ///
     /// # Errors
-    /// There are none.
+    /// The file or directory cannot be read, or has no authority.
     pub(crate) fn open(path: &Path, is_required: bool) -> io::Result<Arc<Self>> {
         let known = Mutex::new(Known { stamps: stamps(path), verifier: verifier(path)? });
         Ok(Arc::new(Self { path: path.to_owned(), is_required, known, notes: Notes::default() }))
@@ -162,7 +162,7 @@ impl ClientAuthorities {
         self.verifier().verify_client_cert(own, others, now).map(drop)
     }
 
-    /// Judges the certificates of a connection, of which the first is its own.
+    /// Judges the certificate chain of a connection, the client's own first.
     pub(crate) fn judge(&self, chain: &[CertificateDer<'_>]) -> ShownCertificate {
         let names = chain.first().and_then(|own| names(own));
         let verified = self.verify(chain, UnixTime::now());

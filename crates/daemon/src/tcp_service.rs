@@ -1,5 +1,5 @@
 //! The TCP ports of a service: opened, limited, served by threads of their own, and closed in order. HTTP, VSI-S and etransfer are such
-//! services; each says what a connection is served with.
+//! services; each brings its own way to serve a connection.
 //!
 //! ```text
 //!   connection ─▶ address list ─▶ room in the table? ─▶ task of its own ─▶ ends │ closed for another │ the service stops

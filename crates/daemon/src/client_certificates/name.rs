@@ -188,7 +188,7 @@ fn value(text: &str) -> Result<(String, Option<char>, &str), String> {
     Ok((String::from_utf8(bytes).map_err(|_| "a value is not UTF-8".to_owned())?, None, ""))
 }
 
-/// The length without blanks at the end, of which the first `kept` bytes stay.
+/// The length without blanks at the end, but at least `kept`.
 fn trimmed(bytes: &[u8], kept: usize) -> usize {
     let end = bytes.iter().rposition(|byte| *byte != b' ').map_or(0, |at| at + 1);
     end.max(kept)

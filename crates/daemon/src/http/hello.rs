@@ -1,4 +1,4 @@
-//! What a client sends before its TLS handshake is complete has a bound.
+//! A limit on what a client sends before its TLS handshake is complete.
 
 use std::io;
 use std::pin::Pin;
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection of which a bounded number of bytes is read until the handshake is complete: TLS would keep 64 KiB of a message that
-/// never ends, for each connection.
+/// A connection with a limit on the bytes read before the handshake is complete. Without it, TLS would keep up to 64 KiB of a message
+/// that never ends.
 pub(super) struct HelloStream {
     pub(super) inner: TcpStream,
     /// What may still be read; `None` without a bound.

@@ -230,10 +230,10 @@ fn logs_agree(placer: &mut PlacementProgram, table: &mut RuleTable) {
     let end = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
     let run = loop {
-        let octets = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes_of = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let mut each = |packet, head: &[u64]| {
             let is_placed = matches!(packet, LoggedPacket::Placed { .. });
-            seen.push((packet, if is_placed { octets(head) } else { Vec::new() }));
+            seen.push((packet, if is_placed { bytes_of(head) } else { Vec::new() }));
         };
         match placer.log().unwrap().take(&mut each) {
             Some(run) => break run,

@@ -26,7 +26,7 @@ pub const MOST_ITEMS: usize = 12;
 /// Heaps of one kind from which a rule is learned, and packets after which their kind must be most of all.
 const HEAPS: usize = 16;
 const PACKETS: u64 = 4096;
-/// Kinds of heaps that are told apart.
+/// Maximum number of kinds of heaps.
 const KINDS: usize = 8;
 /// The largest heap.
 const LARGEST: u64 = 256 << 20;
@@ -255,7 +255,7 @@ impl HeapLayout {
     }
 
     /// The rule that places such heaps into `elements` elements of `element_bytes` bytes, any of them for any slot, and logs the
-    /// heads in so many words. It refuses nothing but empty packets.
+    /// heads in `log` words. It refuses only empty packets.
     ///
     /// # Errors
     /// An element has no room for a heap, or the log has a length that cannot be.
@@ -356,8 +356,8 @@ impl HeapLayout {
         )
     }
 
-    /// The other pointers are none that the receiver takes for one of the four, for a descriptor, or for stream control: immediate
-    /// ones have the id 0 or one above 6.
+    /// No other pointer is another of the four, a descriptor or stream control to the receiver: immediate ones have the id 0, or one
+    /// above 6.
     fn others(&self, steps: &mut RuleSteps, items: crate::placement::rule::RuleValue) {
         let bits = self.flavour.address_bits();
         let one = steps.value(RuleOp::Number((self.flavour.immediate(0, 0) >> bits) + 1));

@@ -275,7 +275,7 @@ proptest! {
         prop_assert!(counts.is_none(), "{changes:?}");
     }
 
-    /// Of files with lost frames, of which others are marked as invalid and not added.
+    /// Some frames of the file are lost; others are marked invalid, and are not added.
     #[test]
     fn a_trace_gives_the_frames_that_it_was_given(
         threads in 1u64..9, lost in proptest::collection::btree_set(0u64..600, 0..120), left_out in proptest::collection::btree_set(0u64..600, 0..60),

@@ -3,10 +3,10 @@
 //! ```text
 //!   │ element 0 │ element 1 │ element 2 │ …      each a block for one heap; equally long, page by page
 //!         ▲ a program writes those that are open in one of its slots
-//!         └ HeapBytes: whoever has it, as with other memory
+//!         └ HeapBytes: its owner, as with other memory
 //! ```
 //!
-//! Limits: one size; it neither grows nor shrinks. A block that returns may be open still: whoever opens blocks must know.
+//! Limits: one size; it neither grows nor shrinks. A block that returns may still be open to a program.
 
 use super::super::mapping::Mapping;
 use super::class::{Class, Span};

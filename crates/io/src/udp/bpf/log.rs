@@ -32,7 +32,7 @@ impl PlacementLog {
         LoggedRun::read(self.words.get(self.at(self.tail)))
     }
 
-    /// Takes the next run; `each` gets the packets that did not go up the socket, in order, with what is kept of their heads: octets
+    /// Takes the next run; `each` gets the packets that did not go up the socket, in order, with what is kept of their heads: bytes
     /// in the order of the packet.
     pub fn take(&mut self, mut each: impl FnMut(LoggedPacket, &[u64])) -> Option<LoggedRun> {
         let run = self.peek()?;
