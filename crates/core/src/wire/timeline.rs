@@ -151,7 +151,7 @@ pub struct Timeline {
     group: u64,
     /// In the order of their threads.
     lanes: Vec<Lane>,
-    /// The place of the first frame since the counter restarted, and whether there were others before.
+    /// The place of the first frame since the counter restarted, and whether enough came before that.
     start: Option<u64>,
     begun: bool,
     /// The second whose threads are counted, and whether it is counted from its start.
@@ -235,9 +235,9 @@ impl Timeline {
 
     /// Places have no relation to those before: the sender's counter restarted.
     pub fn restart(&mut self) {
+        self.begun |= self.start.take().is_some() && self.have_sent_before(u64::MAX);
         self.lanes.iter_mut().for_each(Lane::restart);
         (self.jumped, self.stopped, self.other_group) = (None, None, (0, 0));
-        self.begun |= self.start.take().is_some();
     }
 
     /// The next frame.
@@ -296,7 +296,20 @@ impl Timeline {
     #[inline]
     fn is_late(&self, place: u64) -> bool {
         let from = self.start.unwrap_or(place);
-        self.begun || place.saturating_sub(from) >= LATE.saturating_mul(self.group)
+        let is_far = place.saturating_sub(from) >= LATE.saturating_mul(self.group);
+        self.begun || is_far && self.have_sent_before(place)
+    }
+
+    /// Whether a thread sent that many frames before this place: a thread whose first frames were lost with all others'
+    /// is not late.
+    fn have_sent_before(&self, place: u64) -> bool {
+        let seen_before = |lane: &Lane| {
+            // A frame that represents others may stand for some beyond the place.
+            let beyond =
+                lane.last.filter(|last| last.0 > place).map_or(0, |last| (last.0 - place) / self.group + 1);
+            lane.seen_now.saturating_sub(beyond)
+        };
+        self.second.is_some_and(|(_, whole)| whole) || self.lanes.iter().any(|lane| seen_before(lane) >= LATE)
     }
 
     fn new_lane(&mut self, seen: &Sighting) -> Option<usize> {

@@ -258,6 +258,40 @@ fn by_time_only_threads_are_watched() {
     assert_eq!(follow(Timeline::new(options), one).1.threads_lost, 1);
 }
 
+#[test]
+fn a_thread_is_late_only_if_others_came_before_it() {
+    let of = |lost: std::ops::Range<u64>| {
+        frames(2, 1000).into_iter().filter(move |seen| !lost.contains(&seen.place))
+    };
+    let joined = |came: Vec<Sighting>| {
+        let counts = follow(timeline(2, None), came.clone()).1;
+        assert_eq!(traced(timeline(2, None), came), counts);
+        counts.threads_joined
+    };
+    // All frames but the first are lost, until long after.
+    for lost in [1..32, 1..33, 1..50, 1..99, 1..401, 3..98, 31..99] {
+        assert_eq!(joined(of(lost.clone()).collect()), 0, "{lost:?}");
+    }
+    // Only the second thread's are.
+    for first in [34, 40, 98] {
+        assert_eq!(
+            joined(
+                frames(2, 1000)
+                    .into_iter()
+                    .filter(|seen| seen.place % 2 == 0 || seen.place > first)
+                    .collect()
+            ),
+            1
+        );
+    }
+    // The sender's counter restarts after one frame.
+    let mut all = timeline(2, Some(FPS));
+    all.observe(at(0, 0, 0));
+    all.restart();
+    frames(2, 1000).into_iter().for_each(|seen| all.observe(seen));
+    assert_eq!(all.counts().threads_joined, 0);
+}
+
 proptest! {
     #[test]
     fn a_regular_stream_with_losses_is_regular(
