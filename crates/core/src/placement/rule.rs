@@ -49,6 +49,8 @@ const MAX_TRAIN_BYTES: u32 = 65_507;
 pub const MAX_HEAD_BYTES: u32 = 128;
 /// Values of a rule.
 pub const MAX_VALUES: usize = 48;
+/// Words of a [`RuleStep::Words`], at most.
+pub const MAX_WORDS: u16 = 192;
 /// Words of a slot before its bits.
 pub const SLOT_HEAD_WORDS: usize = 8;
 /// Word of a slot: twice the number of the object, and 1 if the slot is open for it.
@@ -153,6 +155,18 @@ pub enum RuleStep {
         /// Parameters of a row beside its key.
         columns: u8,
         /// If no row has it.
+        otherwise: Otherwise,
+    },
+    /// Goes on if all of `count` words of 64 bits are `value`, in network byte order, from byte `byte` of the packet on. They may be
+    /// beyond the head.
+    Words {
+        /// First byte of the first.
+        byte: u16,
+        /// Number of words, at most [`MAX_WORDS`].
+        count: u16,
+        /// What each is.
+        value: u64,
+        /// If one is not, or the packet ends before.
         otherwise: Otherwise,
     },
     /// The next `steps` steps are for packets whose value is at least this; others go on behind them. What they compute is used
@@ -319,6 +333,11 @@ impl RuleSteps {
         [(); N].map(|()| self.next())
     }
 
+    /// Goes on if so many words from a byte on are all `value`. See [`RuleStep::Words`].
+    pub fn words(&mut self, (byte, count): (u16, u16), value: u64, otherwise: Otherwise) {
+        self.steps.push(RuleStep::Words { byte, count, value, otherwise });
+    }
+
     /// For packets whose value is at least this: the steps that `make` adds.
     pub fn only(&mut self, value: RuleValue, least: u64, make: impl FnOnce(&mut RuleSteps)) {
         let at = self.steps.len();
@@ -380,7 +399,8 @@ impl PlacementRule {
             match step {
                 RuleStep::Within { otherwise, .. }
                 | RuleStep::AtMost { otherwise, .. }
-                | RuleStep::Find { otherwise, .. } => *otherwise = Otherwise::Pass,
+                | RuleStep::Find { otherwise, .. }
+                | RuleStep::Words { otherwise, .. } => *otherwise = Otherwise::Pass,
                 RuleStep::Let(_) | RuleStep::Only { .. } => {}
             }
         }
@@ -436,6 +456,7 @@ impl PlacementRule {
                     let end = usize::from(first) + usize::from(rows) * (usize::from(columns) + 1);
                     (known(&[key]) && end <= parameters, usize::from(columns))
                 }
+                RuleStep::Words { count, .. } => ((1..=MAX_WORDS).contains(&count), 0),
                 RuleStep::Only { value, steps, .. } => {
                     let end = at + 1 + usize::from(steps);
                     let is_alone = only.is_none() && steps > 0 && end < self.steps.len();

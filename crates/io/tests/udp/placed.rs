@@ -1,7 +1,8 @@
 //! The program in the kernel and the interpreter of its rule give the same packets the same fate: bytes, slots, counters.
 
 use skyhaul_core::placement::rule::{
-    BLOCK, LoggedPacket, PlacementRule, RuleAnswer, RuleCounts, RuleTable, RuleTarget, RuleWake, SlotShape,
+    BLOCK, LoggedPacket, PlacementRule, RuleAnswer, RuleCounts, RuleStep, RuleTable, RuleTarget, RuleWake,
+    SlotShape,
 };
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::layout::{Blocks, LayoutRule};
@@ -194,6 +195,8 @@ fn of_heaps() -> Packets {
     let LearnedHeaps::Layout(layout) = learner.learned() else { panic!("{:?}", learner.learned()) };
     let element = layout.element_bytes().next_multiple_of(8) as u32;
     let rule = layout.rule((element, SLOTS + 5), (SLOTS, 1 << 12), WAKE).unwrap();
+    let pads = rule.steps.iter().any(|step| matches!(step, RuleStep::Words { .. }));
+    assert!(pads, "the last packet of a heap is padded with 13 pointers");
     Packets {
         rule,
         parameters: Vec::new(),

@@ -24,7 +24,8 @@ use crate::bytecode::Width::*;
 use crate::bytecode::{Assembler, Atomic, Bytecode, Helper, If, Op, Place, Reg, Width};
 use crate::placement::Reject;
 use words::{
-    COMPLETED, PASSED, PASSING, PLACED, PLACED_BYTES, PROCESSOR_SHIFT, REFUSED, RUNS, SCRATCH, WAKE, WAKES,
+    BEYOND, COMPLETED, PASSED, PASSING, PLACED, PLACED_BYTES, PROCESSOR_SHIFT, REFUSED, RUNS, SCRATCH, WAKE,
+    WAKES,
 };
 
 /// A map of the program, each an array that can be mapped into memory.
@@ -285,6 +286,10 @@ impl Emitter<'_> {
                     self.asm.jump(otherwise);
                     self.asm.here(found);
                 }
+                RuleStep::Words { byte, count, value, otherwise } => {
+                    let otherwise = self.otherwise(otherwise);
+                    self.words((byte, count), value, otherwise);
+                }
                 RuleStep::Only { value, least, steps } => {
                     let behind = self.asm.place();
                     only = Some((at + 1 + usize::from(steps), behind));
@@ -294,6 +299,33 @@ impl Emitter<'_> {
                 }
             }
         }
+    }
+
+    /// Whether all of these words are `value`, without a branch for each, which the verifier would follow.
+    fn words(&mut self, (byte, count): (u16, u16), value: u64, otherwise: Place) {
+        let (asm, bytes) = (&mut self.asm, i32::from(count) * 8);
+        // Behind the packet is the next one of the train.
+        asm.load_slot(Double, R1, LENGTH);
+        asm.jump_if(If::Below, R1, i32::from(byte) + bytes, otherwise);
+        asm.set(R1, R6);
+        asm.load_slot(Double, R2, OFFSET);
+        asm.compute(Op::Add, R2, i32::from(byte));
+        asm.set(R3, R9);
+        asm.compute(Op::Add, R3, BEYOND as i32);
+        asm.set(R4, bytes);
+        asm.call(Helper::LoadBytes);
+        asm.jump_if(If::NotEqual, R0, 0, otherwise);
+        // Bits that a word has, and such that all have.
+        asm.load(Double, R1, R9, BEYOND);
+        asm.set(R2, R1);
+        for at in 1..usize::from(count) {
+            asm.load(Double, R3, R9, BEYOND + at * 8);
+            asm.compute(Op::Or, R1, R3);
+            asm.compute(Op::And, R2, R3);
+        }
+        asm.jump_if(If::NotEqual, R1, R2, otherwise);
+        asm.set_double(R2, value.to_be());
+        asm.jump_if(If::NotEqual, R1, R2, otherwise);
     }
 
     /// A value in R1.

@@ -334,6 +334,13 @@ impl PlacementRule {
                     let row = rows.into_iter().find(|row| parameters[row.start] == key).ok_or(otherwise)?;
                     values.extend(&parameters[row.start + 1..row.end]);
                 }
+                RuleStep::Words { byte, count, value, otherwise } => {
+                    let from = packet.get(usize::from(byte)..).unwrap_or_default();
+                    let words = from.as_chunks::<8>().0.get(..usize::from(count)).ok_or(otherwise)?;
+                    if words.iter().any(|word| u64::from_be_bytes(*word) != value) {
+                        return Err(otherwise);
+                    }
+                }
                 RuleStep::Only { value: of, least, steps } => {
                     if value(of) < least {
                         left_out = steps;

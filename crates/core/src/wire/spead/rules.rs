@@ -12,17 +12,23 @@
 //! place; heaps of descriptors or of another size, stop items and all else are left to the receiver. Its table also decides about the packets that are
 //! placed: it gets their heads from the log of the program.
 //!
-//! Limits: heaps of 4 to 65 536 packets and below 256 MiB, with a stated size; up to [`MOST_ITEMS`] item pointers in a packet;
-//! counters in steps below 2³¹.
+//! The last packet of a heap may be as long as the others by null pointers behind its own: one number of them is learned, and the log
+//! leaves them out ([`HeapLayout::with_padding`]).
+//!
+//! Limits: heaps of 4 to 65 536 packets and below 256 MiB, with a stated size; up to [`MOST_ITEMS`] item pointers in a packet, and
+//! [`MAX_WORDS`] null ones; counters in steps below 2³¹.
 
 use super::{Flavour, Head, Spead, id};
 use crate::placement::rule::{
-    BadRule, Otherwise, PlacementRule, RuleLoad, RuleLog, RuleOp, RuleSteps, RuleTarget, RuleWake, SlotShape,
+    BadRule, MAX_WORDS, Otherwise, PlacementRule, RuleLoad, RuleLog, RuleOp, RuleSteps, RuleTarget,
+    RuleValue, RuleWake, SlotShape,
 };
 use std::collections::BTreeMap;
 
 /// Item pointers of a packet, at most.
 pub const MOST_ITEMS: usize = 12;
+/// A pointer that pads a packet.
+const NULL: u64 = 1 << 63;
 /// Heaps of one kind from which a rule is learned, and packets after which their kind must be most of all.
 const HEAPS: usize = 16;
 const PACKETS: u64 = 4096;
@@ -34,7 +40,7 @@ const LARGEST: u64 = 256 << 20;
 const SPARSE: u64 = 4;
 
 /// How the packets of a sender's heaps are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapLayout {
     /// How pointers divide.
     pub flavour: Flavour,
@@ -48,8 +54,10 @@ pub struct HeapLayout {
     pub rest: u32,
     /// Which pointer of a packet is counter, size, offset and length.
     own: [u8; 4],
-    /// The most pointers of a packet.
+    /// The most pointers of a packet, but for null ones at the end of those that have more than [`MOST_ITEMS`].
     items: u8,
+    /// Pointers of a packet that is padded with null ones. 0: there are none.
+    padded: u16,
 }
 
 /// What packets of a kind have in common.
@@ -66,6 +74,7 @@ struct Seen {
     first: Option<u32>,
     most: u32,
     items: u8,
+    padded: u16,
     /// Counters of the latest heaps, in order of arrival, and how many of their packets have come.
     counters: Vec<(u64, u32)>,
 }
@@ -100,7 +109,11 @@ impl HeapLearner {
         let seen = self.kinds.entry(kind).or_default();
         seen.packets += 1;
         seen.most = seen.most.max(head.length as u32);
-        seen.items = seen.items.max((head.pointers.len() / 8) as u8);
+        let (items, pointers) = (unpadded(&head), head.raw_pointers().len());
+        seen.items = seen.items.max(items as u8);
+        if pointers > items {
+            seen.padded = seen.padded.max(pointers as u16);
+        }
         if head.offset == 0 {
             seen.first = Some(head.length as u32);
         }
@@ -138,11 +151,20 @@ impl HeapLearner {
     }
 }
 
+/// Pointers of a packet: if it has more than [`MOST_ITEMS`], without null ones at the end.
+fn unpadded(head: &Head<'_>) -> usize {
+    let pointers = head.raw_pointers();
+    if pointers.len() <= MOST_ITEMS {
+        return pointers.len();
+    }
+    pointers.enumerate().filter(|&(_, pointer)| pointer != NULL).last().map_or(0, |(at, _)| at + 1)
+}
+
 impl Kind {
     /// The kind of a packet that can have a place.
     fn of(head: &Head<'_>) -> Option<Kind> {
         let flavour = head.flavour;
-        if head.raw_pointers().len() > MOST_ITEMS {
+        if unpadded(head) > MOST_ITEMS {
             return None;
         }
         let mut own = [None; 4];
@@ -200,6 +222,7 @@ impl Kind {
             rest: (least % u64::from(stride)) as u32,
             own: self.own,
             items: seen.items,
+            padded: if seen.padded > u16::from(seen.items) + MAX_WORDS { 0 } else { seen.padded },
         })
     }
 }
@@ -215,10 +238,24 @@ impl HeapLayout {
         self.heap_bytes + u64::from(self.payload.1)
     }
 
-    /// Bytes of the longest head.
+    /// Bytes of the longest head, without null pointers that pad it.
     #[must_use]
     pub fn head_bytes(&self) -> u32 {
         (Spead::LEN + 8 * usize::from(self.items)) as u32
+    }
+
+    /// The whole head of a padded packet, of which the log has [`head_bytes`](Self::head_bytes): written to `whole`. `None`: nothing
+    /// is missing.
+    #[inline]
+    pub fn with_padding<'a>(&self, logged: &[u8], whole: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let pointers = logged.get(6..8).map(|count| u16::from_be_bytes([count[0], count[1]]))?;
+        if pointers <= self.items.into() || pointers != self.padded {
+            return None;
+        }
+        whole.clear();
+        whole.extend_from_slice(logged);
+        (u16::from(self.items)..pointers).for_each(|_| whole.extend(NULL.to_be_bytes()));
+        Some(whole)
     }
 
     /// The number of the object that the heap with this counter is, if it has one.
@@ -273,7 +310,7 @@ impl HeapLayout {
         let [counter, offset, length] = self.read(&mut steps);
         let items = steps.load(RuleLoad { byte: 6, width: 2, is_big_endian: true, lsb: 0, bits: 16 });
         let least = self.own.iter().max().map_or(0, |&last| u64::from(last) + 1);
-        steps.within(items, (least, self.items.into()), PASS);
+        self.count(&mut steps, items, least);
         self.others(&mut steps, items);
         let [short, most, heap] = [self.short(), self.payload.1.into(), self.heap_bytes];
 
@@ -332,7 +369,7 @@ impl HeapLayout {
     }
 
     /// The header is that of the flavour, and the four pointers are where they were. Returns counter, offset and length.
-    fn read(&self, steps: &mut RuleSteps) -> [crate::placement::rule::RuleValue; 3] {
+    fn read(&self, steps: &mut RuleSteps) -> [RuleValue; 3] {
         let bits = self.flavour.address_bits();
         let header = steps.load(RuleLoad { byte: 0, width: 4, is_big_endian: true, lsb: 0, bits: 32 });
         let widths = u64::from(8 - bits / 8) << 8 | u64::from(bits / 8);
@@ -356,9 +393,22 @@ impl HeapLayout {
         )
     }
 
+    /// A packet has as many pointers as the log takes, or as one that is padded.
+    fn count(&self, steps: &mut RuleSteps, items: RuleValue, least: u64) {
+        if self.padded == 0 {
+            return steps.within(items, (least, self.items.into()), Otherwise::Pass);
+        }
+        steps.within(items, (least, self.padded.into()), Otherwise::Pass);
+        steps.only(items, u64::from(self.items) + 1, |steps| {
+            steps.equal(items, self.padded.into(), Otherwise::Pass);
+            let from = Spead::LEN as u16 + 8 * u16::from(self.items);
+            steps.words((from, self.padded - u16::from(self.items)), NULL, Otherwise::Pass);
+        });
+    }
+
     /// No other pointer is another of the four, a descriptor or stream control to the receiver: immediate ones have the id 0, or one
     /// above 6.
-    fn others(&self, steps: &mut RuleSteps, items: crate::placement::rule::RuleValue) {
+    fn others(&self, steps: &mut RuleSteps, items: RuleValue) {
         let bits = self.flavour.address_bits();
         let one = steps.value(RuleOp::Number((self.flavour.immediate(0, 0) >> bits) + 1));
         for at in (0..self.items).filter(|at| !self.own.contains(at)) {

@@ -7,6 +7,7 @@ use super::train::TableLock;
 use crate::receive::placer::{TakenFromLog, Until};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::placement::rule::LoggedPacket;
+use skyhaul_core::wire::HeapLayout;
 use skyhaul_core::wire::keyed::Keyed;
 use std::net::SocketAddr;
 
@@ -15,6 +16,7 @@ struct Logged<'a> {
     packets: &'a [LoggedPacket],
     heads: &'a [u8],
     each: usize,
+    layout: HeapLayout,
 }
 
 impl<'a> Logged<'a> {
@@ -39,8 +41,9 @@ impl<S: Store> StreamState<S> {
             let packets = std::mem::take(&mut place.placer.run);
             let heads = std::mem::take(&mut place.placer.heads);
             me.counts.trains += u64::from(!has_front);
-            let each = heads.len() / packets.len().max(1);
-            let bytes = self.add_logged(held, me, sender, &Logged { packets: &packets, heads: &heads, each });
+            let (each, layout) = (heads.len() / packets.len().max(1), place.layout);
+            let logged = Logged { packets: &packets, heads: &heads, each, layout };
+            let bytes = self.add_logged(held, me, sender, &logged);
             taken.packets += packets.len() as u64;
             taken.bytes += bytes;
             if let Some(place) = held.table().store.placing_of(sender) {
@@ -64,8 +67,11 @@ impl<S: Store> StreamState<S> {
         let sender = Self::sender(held.table(), me, address);
         // Packets before this one are placed one by one.
         let (mut at, mut alone, mut all) = (0, 0, 0);
+        let mut padded = Vec::new();
         while let Some(&packet) = logged.packets.get(at) {
-            let parsed = S::Wire::peek(logged.head(at));
+            let whole = logged.layout.with_padding(logged.head(at), &mut padded);
+            let is_padded = whole.is_some();
+            let parsed = S::Wire::peek(whole.unwrap_or_else(|| logged.head(at)));
             let (LoggedPacket::Placed { slot, unit }, Ok(Some(head))) = (packet, parsed) else {
                 // An empty packet: of others, the program has read the head.
                 me.counts.refuse(Reject::Truncated, 1, 0);
@@ -73,7 +79,8 @@ impl<S: Store> StreamState<S> {
                 continue;
             };
             let place = S::Wire::placement(&head, 0);
-            let count = if at < alone { 1 } else { Self::logged_run(logged, at, (slot, unit), &head) };
+            let count =
+                if at < alone || is_padded { 1 } else { Self::logged_run(logged, at, (slot, unit), &head) };
             let packet_bytes = u64::from(place.start) + place.length;
             let run = Run::placed(place.length as usize, count, PlacedAt { slot, unit });
             let done = match &sender {

@@ -54,7 +54,7 @@ pub(crate) struct PlacedAt {
 #[derive(Debug)]
 pub(crate) struct HeapPlacing {
     pub(crate) sender: SocketAddr,
-    layout: HeapLayout,
+    pub(crate) layout: HeapLayout,
     memory: KernelHeaps,
     pub(crate) placer: Placer<HeapBytes>,
     /// The slot that each element was last opened in.

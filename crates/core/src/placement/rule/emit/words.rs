@@ -2,11 +2,15 @@
 
 use crate::placement::Reject;
 use crate::placement::rule::judge::RuleCounts;
+use crate::placement::rule::{MAX_HEAD_BYTES, MAX_WORDS};
 
 /// What the program keeps for each processor, bytes.
 pub const PROCESSOR_BYTES: usize = 1 << PROCESSOR_SHIFT;
-pub(super) const PROCESSOR_SHIFT: i32 = 9;
+pub(super) const PROCESSOR_SHIFT: i32 = 11;
+/// The head of a packet, and words beyond it.
 pub(super) const SCRATCH: usize = 384;
+pub(super) const BEYOND: usize = SCRATCH + MAX_HEAD_BYTES as usize;
+const _: () = assert!(BEYOND + MAX_WORDS as usize * 8 <= PROCESSOR_BYTES);
 // Words of a processor.
 pub(super) const PLACED: usize = 1;
 pub(super) const PLACED_BYTES: usize = 2;
