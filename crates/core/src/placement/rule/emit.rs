@@ -352,9 +352,16 @@ impl Emitter<'_> {
         self.asm.compute(op, R1, R2);
     }
 
+    /// A division takes longer than all else that is done with a value.
     fn unary(&mut self, op: Op, a: RuleValue, by: u32) {
         self.get(R1, a);
-        self.asm.compute(op, R1, by.cast_signed());
+        match op {
+            Op::Divide if by.is_power_of_two() => {
+                self.asm.compute(Op::Right, R1, by.trailing_zeros().cast_signed());
+            }
+            Op::Remainder if by.is_power_of_two() => self.asm.compute(Op::And, R1, by.cast_signed() - 1),
+            _ => self.asm.compute(op, R1, by.cast_signed()),
+        }
     }
 
     fn field(&mut self, load: RuleLoad) {

@@ -327,7 +327,9 @@ impl HeapLayout {
         let short = steps.value(RuleOp::Number(short));
         let shifted = steps.value(RuleOp::Add(offset, short));
         let unit = steps.value(RuleOp::Divide(shifted, most as u32));
-        let within = steps.value(RuleOp::Remainder(shifted, most as u32));
+        let before = steps.value(RuleOp::Number(most));
+        let before = steps.value(RuleOp::Multiply(unit, before));
+        let within = steps.value(RuleOp::Subtract(shifted, before));
         let begins = steps.value(RuleOp::Multiply(within, offset));
         steps.equal(begins, 0, PASS);
 

@@ -34,7 +34,7 @@ const AHEAD: (u64, u64) = (8, 1024);
 /// Slots for each that is open ahead.
 const SLOTS: u32 = 4;
 /// This process is woken for about so many bytes of whole heaps.
-const WAKE_BYTES: u64 = 1 << 20;
+const WAKE_BYTES: u64 = 2 << 20;
 /// The least elements with which it is worthwhile, and the part of the heaps' memory that a sender may have.
 const LEAST: u64 = 16;
 const PART: u64 = 4;

@@ -55,7 +55,7 @@ fn senders() -> impl Strategy<Value = Sender> {
     let flavour = prop_oneof![Just(48u8), Just(40)].prop_map(|bits| Flavour::new(bits).unwrap());
     let split = prop_oneof![Just(Split::Full), Just(Split::Even)];
     let stride = prop_oneof![Just(1u64), 1u64..10, Just(1 << 21), 1u64..1 << 31];
-    (flavour, 2000u64..20_000, 120usize..1500, 0usize..6, any::<bool>(), split, 0u64..1 << 38, stride)
+    (flavour, 2000u64..20_000, 120usize..1500, 0usize..9, any::<bool>(), split, 0u64..1 << 38, stride)
         .prop_map(|(flavour, heap, packet, pointers, repeat, split, first, stride)| {
             // Counters that a pointer of the shorter flavour holds.
             let stride = stride.min(1 << 30);
