@@ -169,6 +169,16 @@ fn firewall(case: &Case) -> Option<Finding> {
     })
 }
 
+/// Whether nearly all that a point lost was lost in one or two stretches of time, and little in between.
+fn is_gap(point: &Point) -> bool {
+    let (ends, lost) = (point.front_lost + point.end_lost, point.lost());
+    let longest =
+        if point.longest_run > point.front_lost.max(point.end_lost) { point.longest_run } else { 0 };
+    let stretches =
+        (ends + if point.bursts <= 2 { point.burst_lost.max(longest) } else { longest }).min(lost);
+    lost >= 20 && stretches as f64 > 0.9 * lost as f64
+}
+
 /// Some flows lose packets and others at the same rate do not, and a second measurement shows the same flows.
 fn polarisation(case: &Case) -> Option<Finding> {
     // A flow at a much lower rate proves nothing.
@@ -196,8 +206,12 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let rate =
         |all: &[&Point], of: fn(f64, f64) -> f64| all.iter().map(|p| p.pps()).reduce(of).unwrap_or(0.0);
     let mixed = rate(&good, f64::max) > 0.999 * rate(&bad, f64::min);
+    // What fails for a time may meet the same ports twice. A link that is full loses packets all the time.
+    let partly = bad.iter().filter(|p| p.received > 0);
+    let (gaps, partly) = partly.fold((0, 0), |(gaps, all), p| (gaps + usize::from(is_gap(p)), all + 1));
     (flows.len() >= 4
         && !bad.is_empty()
+        && (partly == 0 || 2 * gaps < partly)
         && good.len() * 6 >= points.len()
         && between * 3 <= bad.len()
         && mixed

@@ -150,6 +150,31 @@ fn ports_are_accused_only_if_the_same_ones_lose_again() {
     assert_eq!(found([60, 0, 0, 0, 0, 0, 90, 0]), []);
 }
 
+/// A path that fails for a time, again and again, may meet the same ports when they are measured once more.
+#[test]
+fn ports_that_lose_all_for_a_time_are_no_polarisation() {
+    let twice = |port: &dyn Fn(u16) -> Point| -> Vec<Point> {
+        [1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1].map(|flow| Point { flow, ..port(flow) }).to_vec()
+    };
+    let fails = twice(&|flow| match flow {
+        2 => stream(4000.0, &[3000..4000]),
+        3 => stream(4000.0, &[0..4000]),
+        4 => stream(4000.0, &[0..1500]),
+        6 => stream(4000.0, &[2000..4000]),
+        _ => stream(4000.0, &[]),
+    });
+    assert!(!of_network(fails).contains(&Cause::Polarisation));
+    let every = |of: u64| (0..4000 / of).map(|n| n * of..n * of + 1).collect::<Vec<_>>();
+    let full = twice(&|flow| match flow {
+        2 => stream(4000.0, &every(3)),
+        4 => stream(4000.0, &every(30)),
+        _ => stream(4000.0, &[]),
+    });
+    assert!(of_network(full).contains(&Cause::Polarisation));
+    let gone = twice(&|flow| if flow == 3 { stream(4000.0, &[0..4000]) } else { stream(4000.0, &[]) });
+    assert!(of_network(gone).contains(&Cause::Polarisation));
+}
+
 /// An even stream of 4000 packets with these ranges lost; the delay is 10 ms.
 fn stream(pps: f64, lost: &[std::ops::Range<u64>]) -> Point {
     let setting = Setting { size: 1472, spacing: 1e9 / pps, burst: 1, sent: 4000, ..Setting::default() };
