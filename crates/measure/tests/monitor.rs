@@ -1,12 +1,10 @@
 //! The file of a monitor, its metrics, and a monitor whose server goes and comes back.
 #![allow(clippy::unwrap_used)]
 
-use proptest::prelude::*;
 use skyhaul::core::schedule::Period;
 use skyhaul::peer::{Server, ServerOptions, Token};
 use skyhaul_measure::probe::monitor::{
-    MAX_WAITING_LINES, Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorTest, ResultLog,
-    Retention, TestOutcome, TestSpec,
+    Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorTest, Retention, TestOutcome, TestSpec,
 };
 use skyhaul_measure::probe::tcp::{TcpPoint, TcpService};
 use skyhaul_measure::probe::udp::{TestDirection, UdpPoint, UdpService};
@@ -21,84 +19,6 @@ fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     assert!(text.is_empty() || text.ends_with('\n'), "{text}");
     text.lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn files_of_lines_are_bounded_in_size_and_number() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("m.jsonl");
-    let mut journal = ResultLog::open(&path, KEEP).unwrap();
-    for n in 0..100 {
-        journal.write(&format!("{{\"n\":{n:09}}}")).unwrap();
-        for file in std::fs::read_dir(directory.path()).unwrap() {
-            assert!(file.unwrap().metadata().unwrap().len() <= 100 + 16);
-        }
-    }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
-    let counts = journal.counts();
-    assert_eq!((counts.written, counts.lost, counts.waiting), (100, 0, 0));
-    // The newest are there, in order, none twice.
-    let of = |name: &str| lines(&directory.path().join(name));
-    let all: Vec<String> = [of("m.jsonl.2"), of("m.jsonl.1"), of("m.jsonl")].concat();
-    let wanted: Vec<String> = (100 - all.len()..100).map(|n| format!("{{\"n\":{n:09}}}")).collect();
-    assert_eq!(all, wanted);
-    drop(journal);
-    // None is kept, and old ones go.
-    let mut journal = ResultLog::open(&path, Retention { files: 0, ..KEEP }).unwrap();
-    (0..20).for_each(|n| journal.write(&format!("{n:09}")).unwrap());
-    assert!(lines(&path).len() < 12);
-    drop(journal);
-    let mut journal = ResultLog::open(&path, Retention { age: Some(Duration::ZERO), ..KEEP }).unwrap();
-    (0..40).for_each(|n| journal.write(&format!("{n:09}")).unwrap());
-    assert!(!directory.path().join("m.jsonl.2").exists());
-}
-
-#[test]
-fn only_one_monitor_writes_a_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("m.jsonl");
-    let journal = ResultLog::open(&path, KEEP).unwrap();
-    let said = ResultLog::open(&path, KEEP).unwrap_err().to_string();
-    assert!(said.contains("another monitor") && said.contains("hint: "), "{said}");
-    drop(journal);
-    ResultLog::open(&path, KEEP).unwrap();
-}
-
-proptest! {
-    #[test]
-    fn what_a_kill_has_left_of_a_line_is_removed(text in "[a\n]{0,40}", long in 0usize..200_000, cut in 0usize..60) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("m.jsonl");
-        let mut before = text.into_bytes();
-        before.extend(std::iter::repeat_n(b'x', long * usize::from(cut % 3 == 0)));
-        std::fs::write(&path, &before).unwrap();
-        let whole = before.iter().rposition(|&o| o == b'\n').map_or(0, |at| at + 1);
-        let mut journal = ResultLog::open(&path, Retention { bytes: 1 << 30, ..KEEP }).unwrap();
-        prop_assert_eq!(journal.counts().cut_bytes, (before.len() - whole) as u64);
-        journal.write("b\nc").unwrap();
-        let after = std::fs::read(&path).unwrap();
-        prop_assert_eq!(&after[..whole], &before[..whole]);
-        prop_assert_eq!(&after[whole..], b"bc\n", "no line is two");
-    }
-}
-
-#[test]
-fn where_the_disk_takes_no_line_some_wait_and_the_rest_is_counted() {
-    if !Path::new("/dev/full").exists() {
-        println!("SKIPPED: a disk that is full (needs /dev/full)");
-        return;
-    }
-    let mut journal = ResultLog::open(Path::new("/dev/full"), KEEP).unwrap();
-    for n in 0..(MAX_WAITING_LINES as u64 + 10) {
-        let error = journal.write("{}").unwrap_err();
-        assert!(error.to_string().contains("hint: free some space"), "{error}");
-        let counts = journal.counts();
-        assert_eq!((counts.written, counts.failures), (0, n + 1));
-        assert_eq!(
-            (counts.waiting, counts.lost),
-            ((n + 1).min(MAX_WAITING_LINES as u64), (n + 1).saturating_sub(MAX_WAITING_LINES as u64))
-        );
-    }
 }
 
 fn serve(at: SocketAddr, token: &Token) -> Server {

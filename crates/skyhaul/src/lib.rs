@@ -22,6 +22,7 @@ pub mod frames;
 pub mod inproc;
 pub mod irregular;
 pub mod ledger;
+pub mod line_log;
 pub mod metrics;
 pub mod mirror;
 pub mod panics;

@@ -6,20 +6,20 @@
 //! ```
 //!
 //! It ends when its time is over or it is stopped: a peer that is away, refuses or breaks off is a line and a counter;
-//! a disk that is full costs lines once more than [`MAX_WAITING_LINES`] wait for room, and they are counted.
+//! a disk that is full costs lines once more than [`MAX_WAITING_LINES`](skyhaul::line_log::MAX_WAITING_LINES) wait for room, and they are counted.
 //!
 //! Limits: one test at a time, since two would disturb each other; a peer that does not answer takes 10 s, and what was to
 //! run then waits or counts as missed. Memory does not grow: of each test, sums and the last result are kept.
 
-mod journal;
 mod test;
 
-pub use journal::{MAX_WAITING_LINES, ResultLog, ResultLogCounts, Retention};
+pub use skyhaul::line_log::Retention;
 pub use test::{
     MonitorRecord, MonitorTest, TcpResult, TcpResultSample, TestKind, TestOutcome, TestSpec, UdpResult,
 };
 
 use serde::Serialize;
+use skyhaul::line_log::{LineLog, LineLogCounts, LineLogOptions};
 use skyhaul::metrics::{Kind as Is, Metric};
 use skyhaul::peer::Token;
 use skyhaul::time::format_exact;
@@ -84,7 +84,7 @@ pub struct MonitorReport {
 pub struct Monitor {
     options: MonitorOptions,
     schedule: Schedule,
-    journal: ResultLog,
+    journal: LineLog,
     totals: MonitorTotals,
     text: Arc<Mutex<String>>,
     begun: Instant,
@@ -98,7 +98,15 @@ impl Monitor {
     /// # Errors
     /// The file cannot be opened, or another monitor writes it; or the file of metrics cannot be written.
     pub fn new(options: MonitorOptions) -> io::Result<Self> {
-        let journal = ResultLog::open(&options.lines, options.keep)?;
+        let journal = LineLog::open(
+            &options.lines,
+            LineLogOptions {
+                keep: options.keep,
+                is_durable: true,
+                mode: 0o666,
+                remedy: "give another file with --lines",
+            },
+        )?;
         let periods: Vec<_> = options.tests.iter().map(|test| test.period).collect();
         let schedule = Schedule::new(&periods, Nanos(0), options.seed);
         let totals = MonitorTotals { lines: journal.counts(), ..MonitorTotals::new(&options.tests) };
@@ -266,7 +274,7 @@ pub struct MonitorTotals {
     /// Each test.
     pub tests: Vec<TestTotals>,
     /// Lines of the file.
-    pub lines: ResultLogCounts,
+    pub lines: LineLogCounts,
     /// Times that the file of metrics could not be written.
     pub metrics_failures: u64,
 }
