@@ -56,6 +56,11 @@ impl Rights {
         self.token.is_some()
     }
 
+    /// Whether every program on this host may ask, without a token.
+    pub(crate) fn is_open_to_this_host(&self) -> bool {
+        self.is_open_to_this_host
+    }
+
     /// Whether a request may ask; `authority` is that of its target, if it has one.
     pub(crate) fn check(&self, authority: Option<&str>, headers: &HeaderMap) -> Result<(), Denied> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());

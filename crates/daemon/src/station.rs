@@ -237,10 +237,10 @@ impl StationService {
         self.shared.faulty.load(Ordering::Relaxed) == 0
     }
 
-    /// Shows the connections of a server of files in the station's `/metrics`.
+    /// Shows a server of files in the station's `/metrics`.
     pub fn show_files(&self, server: &WebDavServer) {
         // There is one for each station.
-        let _ = self.shared.files.set(Arc::clone(server.connections()));
+        let _ = self.shared.files.set(server.view());
     }
 
     /// Whether its clock still runs; it ends by itself only because of a bug.

@@ -15,6 +15,7 @@
 //! | `third_party`, `pulling`, `streams`, `pushing` | COPY with another server, by the client in `remote` |
 //! | `markers`, `copies` | what is said of a copy, how many run |
 //! | `subjects` | what holders of certificates may do |
+//! | `ledger`, `counted_body`, `log_line`, `access_log` | one account of all requests; the log and the metrics that are made of it |
 //! | `access`, `issuers`, `kept_keys`, `inspection` | what a request may do, by the scopes of its token; the keys of issuers; what a token would be worth |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -24,15 +25,19 @@
 //! [`http`](crate::balancer) for heads, and for bodies that make no progress.
 
 mod access;
+mod access_log;
 mod byte_ranges;
 mod changes;
 mod conditions;
 mod copies;
+mod counted_body;
 mod door;
 mod inspection;
 mod issuers;
 mod kept_keys;
+mod ledger;
 mod listing;
+mod log_line;
 mod markers;
 mod place;
 mod properties;
@@ -49,6 +54,7 @@ mod third_party;
 pub use crate::remote::addresses::{AddressBlock, BadAddressBlock};
 pub use crate::served::roots::{ServedDirectory, WebDavRules};
 pub use crate::tls::TlsFiles;
+pub use access_log::AccessLogOptions;
 pub use copies::CopyLimits;
 pub use inspection::{TokenInspection, inspect_token};
 pub use issuers::{OwnTokens, TokenIssuer};
@@ -74,20 +80,24 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use changes::{Located, Transfer, located};
 use copies::Copies;
+use counted_body::{counted_reply, counted_request};
 use door::{Door, RECORDINGS, Target, next_data};
 use issuers::Issuers;
+use ledger::{AccessLedger, CopyWay, RequestEntry};
+use log_line::{SciTag, TransferJob};
 use put_place::PutPlace;
 use scans::ScanPlace;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul::io::memory::heap::HeapMemory;
+use skyhaul::metrics::{Kind, Metric};
 use skyhaul::recording::IntakeSite;
 use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -144,6 +154,8 @@ pub struct WebDavOptions {
     pub own_tokens: Option<OwnTokens>,
     /// The directory in which keys of issuers are kept; it is made if it does not exist.
     pub state: Option<PathBuf>,
+    /// Where requests are logged; without it, they are only counted.
+    pub log: Option<AccessLogOptions>,
 }
 
 /// How files are copied between this server and others.
@@ -167,14 +179,40 @@ impl Default for ThirdPartyOptions {
 }
 
 /// A running server of files. It stops when dropped.
-pub struct WebDavServer(HttpServer);
+pub struct WebDavServer {
+    server: Option<HttpServer>,
+    address: SocketAddr,
+    view: FilesView,
+}
+
+/// What a server of files shows in `/metrics`.
+#[derive(Clone)]
+pub(crate) struct FilesView {
+    connections: Arc<Connections>,
+    ledger: Arc<AccessLedger>,
+}
+
+impl std::fmt::Debug for FilesView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilesView").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+impl FilesView {
+    /// Its metrics; `metric` gives names their prefix.
+    pub(crate) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> Vec<Metric> {
+        let mut all = self.connections.metrics(metric);
+        all.extend(self.ledger.metrics(metric));
+        all
+    }
+}
 
 impl WebDavServer {
     /// Opens the port and serves. `disks` are those of the recordings.
     ///
     /// # Errors
     /// The port is taken; or it can be reached from other hosts, and there is no token and no issuer; or a directory,
-    /// the certificate or a file of keys cannot be used.
+    /// the certificate, a file of keys or the log cannot be used.
     pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
         if let Some(state) = &options.state {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
@@ -198,9 +236,13 @@ impl WebDavServer {
         let site =
             site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
+        let roots = roots.collect::<io::Result<_>>()?;
+        check_log(options)?;
+        let ledger = AccessLedger::open(options.log.as_ref())?;
         let door = Arc::new(Door {
+            ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
-            roots: roots.collect::<io::Result<_>>()?,
+            roots,
             recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec(), site))),
             memory: HeapMemory::new(MEMORY_BYTES),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
@@ -237,30 +279,55 @@ impl WebDavServer {
             };
             tokio::join!(issuers.keep_fresh(), authorities);
         };
-        HttpServer::start(site, options.listen, beside).map(Self)
+        let server = HttpServer::start(site, options.listen, beside)?;
+        let (address, connections) = (server.address(), Arc::clone(server.connections()));
+        Ok(Self { server: Some(server), address, view: FilesView { connections, ledger } })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.0.is_running()
+        self.server.as_ref().is_some_and(HttpServer::is_running)
     }
 
     /// The address on which it listens, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.0.address()
+        self.address
     }
 
-    /// Its connections.
-    pub(crate) fn connections(&self) -> &Arc<Connections> {
-        self.0.connections()
+    /// What it shows in `/metrics`.
+    pub(crate) fn view(&self) -> FilesView {
+        self.view.clone()
     }
+}
+
+impl Drop for WebDavServer {
+    /// Stops, and closes the account of what it has answered.
+    fn drop(&mut self) {
+        drop(self.server.take());
+        self.view.ledger.close();
+    }
+}
+
+/// Refuses a log that clients could read or replace.
+fn check_log(options: &WebDavOptions) -> io::Result<()> {
+    let Some(file) = options.log.as_ref().map(|log| &log.file) else { return Ok(()) };
+    let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let above = above.canonicalize().map_err(|error| failed("open the directory", above, &error))?;
+    for root in &options.directories {
+        if root.directory.canonicalize().is_ok_and(|served| above.starts_with(served)) {
+            let hint = Hint("set `file` of [http.log] to a place that is not served");
+            let text = format!("{} would be served as a part of /{}/{hint}", file.display(), root.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+    }
+    Ok(())
 }
 
 async fn answer(
     door: &Arc<Door>,
-    connection: &Arc<Connection>,
+    (connection, entry): (&Arc<Connection>, &Arc<RequestEntry>),
     access: &Access,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     body: &mut Body,
@@ -298,7 +365,7 @@ async fn answer(
             let done = door.blocking(connection, move |_| changes::delete(&place, &headers)).await?;
             Ok(done.into_response())
         }
-        "MOVE" | "COPY" => transfer(door, connection, access, (method, uri, headers), &path).await,
+        "MOVE" | "COPY" => transfer(door, (connection, entry), access, (method, uri, headers), &path).await,
         _ => {
             let may_read = access.may(Use::Read, &path);
             if !may_read {
@@ -311,7 +378,7 @@ async fn answer(
 
 async fn transfer(
     door: &Arc<Door>,
-    connection: &Arc<Connection>,
+    (connection, entry): (&Arc<Connection>, &Arc<RequestEntry>),
     access: &Access,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     path: &RequestPath,
@@ -327,24 +394,32 @@ async fn transfer(
             return Err(Failure::bad("COPY has a Source or a Destination, not both"));
         }
         match located("source", headers, uri)? {
-            Located::Here(from) => (from, path.clone()),
+            Located::Here(from) => {
+                entry.set_other("source", from.href(false));
+                (from, path.clone())
+            }
             Located::Elsewhere => {
                 let can_replace = access.check_put(path)?;
                 let order = CopyOrder::read("source", headers, overwrite, access.user())?;
+                entry.set_copy(CopyWay::Pull, order.url.authority(), transfer_job(headers));
                 let place = door.put_place(path, can_replace)?;
-                return pulling::pull(door, connection, place, order, headers).await;
+                return pulling::pull(door, (connection, entry), place, order, headers).await;
             }
         }
     } else {
         match located("destination", headers, uri)? {
-            Located::Here(to) => (path.clone(), to),
+            Located::Here(to) => {
+                entry.set_other("destination", to.href(false));
+                (path.clone(), to)
+            }
             Located::Elsewhere if is_move => {
                 return Err(Failure::new(502, "Destination is on another server"));
             }
             Located::Elsewhere => {
                 access.check(Use::Read, path)?;
                 let order = CopyOrder::read("destination", headers, overwrite, access.user())?;
-                return pushing::push(door, connection, door.target(path)?, order).await;
+                entry.set_copy(CopyWay::Push, order.url.authority(), transfer_job(headers));
+                return pushing::push(door, (connection, entry), door.target(path)?, order).await;
             }
         }
     };
@@ -378,15 +453,32 @@ async fn copy_scan(
     Ok(door.blocking(connection, work).await?.into_response())
 }
 
+/// The job that a client names.
+fn transfer_job(headers: &HeaderMap) -> Option<TransferJob> {
+    TransferJob::parse(headers.get("clientinfo")?.to_str().ok()?)
+}
+
+/// Whose traffic a request is. Of a copy, its own header counts before the one that is passed on.
+fn sci_tag(headers: &HeaderMap) -> Option<SciTag> {
+    let of = |name: &str| SciTag::parse(headers.get(name)?.to_str().ok()?);
+    of("scitag").or_else(|| of("transferheaderscitag"))
+}
+
 async fn handle(
     State(door): State<Arc<Door>>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Response {
-    let (head, mut body) = request.into_parts();
+    let (head, body) = request.into_parts();
+    let entry = door.ledger.enter(connection.peer, &head.method, head.uri.path());
+    let mut body = counted_request(body, &entry);
+    sci_tag(&head.headers).into_iter().for_each(|tag| entry.set_tag(tag));
     let request = (&head.method, &head.uri);
     let admitted = door.access.admit(&connection, request, &head.headers).await;
     connection.prove(admitted.is_ok());
+    if let Ok(access) = &admitted {
+        entry.set_user(door.access.user_of(access));
+    }
     let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let is_too_long = bytes + head.uri.path().len() > MAX_HEAD_BYTES;
     let answered = match admitted {
@@ -396,7 +488,7 @@ async fn handle(
         }
         Ok(access) => {
             let whole = (&head.method, &head.uri, &head.headers);
-            answer(&door, &connection, &access, whole, &mut body)
+            answer(&door, (&connection, &entry), &access, whole, &mut body)
                 .await
                 .map_err(|failure| door.access.note_refusal(&access, request, failure))
         }
@@ -405,7 +497,7 @@ async fn handle(
     if !is_read(&mut body, &head.headers).await {
         response.headers_mut().insert(CONNECTION, axum::http::HeaderValue::from_static("close"));
     }
-    response
+    counted_reply(response, entry)
 }
 
 /// Takes what is left of a body, if it is short and on its way; `false` if something is left.

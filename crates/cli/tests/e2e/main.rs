@@ -6,6 +6,7 @@
 
 mod site;
 
+mod accounted;
 mod attacked;
 mod balance;
 mod balancer;

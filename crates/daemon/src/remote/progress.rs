@@ -35,6 +35,8 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     bytes: AtomicU64,
+    /// Those of attempts that began again included.
+    moved: AtomicU64,
     step: Mutex<Step>,
     connections: Mutex<Vec<SocketAddr>>,
 }
@@ -44,8 +46,14 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// All bytes that have moved, also those that moved again.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
     /// So many more have moved.
     pub(crate) fn add(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
         if self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) == 0 {
             self.enter(Step::Moving);
         }

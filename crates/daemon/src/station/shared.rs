@@ -8,7 +8,7 @@ use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
-use crate::tcp_service::Connections;
+use crate::webdav::FilesView;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
     QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingStatus, RequestId, Station, StationAction,
@@ -60,8 +60,8 @@ pub(super) struct Shared {
     pub(super) queue_version: Mutex<u64>,
     /// Whether the queue has changed since.
     pub(super) is_queue_stale: AtomicBool,
-    /// Connections of the server of files beside the station, if there is one.
-    pub(super) files: OnceLock<Arc<Connections>>,
+    /// The server of files beside the station, if there is one.
+    pub(super) files: OnceLock<FilesView>,
 }
 
 #[derive(Debug)]

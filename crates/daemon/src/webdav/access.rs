@@ -11,6 +11,7 @@
 //! Refusals are noted for the operator, at most ten in ten seconds, without the token.
 
 use super::issuers::Issuers;
+use super::log_line::LoggedUser;
 use super::subjects::Subjects;
 use crate::client_certificates::RefusedCertificate;
 use crate::http::Connection;
@@ -82,6 +83,18 @@ impl AccessControl {
             }
             _ => invalid_token(&format!("Permission denied: the token: {why}"), &why.to_string()),
         })
+    }
+
+    /// Who asks, for the log.
+    pub(super) fn user_of(&self, access: &Access) -> LoggedUser {
+        match access {
+            Access::Full(_) if self.rights.is_open_to_this_host() => LoggedUser::Host,
+            Access::Full(_) => LoggedUser::Token,
+            Access::Scoped(Holder { issuer, subject, .. }) => {
+                LoggedUser::Issuer { subject: subject.clone(), issuer: issuer.clone() }
+            }
+            Access::Certified(subject, _) => LoggedUser::Certificate(subject.clone()),
+        }
     }
 
     /// What the certificate of a connection allows; `None` if it showed none.

@@ -2,6 +2,7 @@
 
 use super::access::AccessControl;
 use super::copies::Copies;
+use super::ledger::AccessLedger;
 use super::place::Place;
 use super::put_place::PutPlace;
 use super::scans::ScanPlace;
@@ -29,6 +30,7 @@ const WORK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What all requests share.
 pub(super) struct Door {
+    pub(super) ledger: Arc<AccessLedger>,
     pub(super) access: AccessControl,
     pub(super) roots: Vec<Arc<Root>>,
     pub(super) recordings: Option<Arc<Recordings>>,

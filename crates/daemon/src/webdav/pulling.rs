@@ -7,6 +7,7 @@
 
 use super::copies::CopyPlace;
 use super::door::{Door, UploadTurn, used_while};
+use super::ledger::RequestEntry;
 use super::put_place::{PutPlace, PutUpload};
 use super::receiving::{finish, receive};
 use super::streams::{self, RangedBody};
@@ -33,7 +34,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// The reply to COPY with `Source`.
 pub(super) async fn pull(
     door: &Arc<Door>,
-    connection: &Arc<Connection>,
+    (connection, entry): (&Arc<Connection>, &Arc<RequestEntry>),
     place: PutPlace,
     order: CopyOrder,
     headers: &HeaderMap,
@@ -73,7 +74,7 @@ pub(super) async fn pull(
         let (headers, progress) = (headers.clone(), Arc::clone(&progress));
         async move { pull.run((place, headers), upload, (found.version, stated), overwrite, &progress).await }
     };
-    Ok(third_party::reply(connection, progress, door.stall, work, async {}))
+    Ok(third_party::reply((connection, entry), progress, door.stall, work, async {}))
 }
 
 /// The digests that what arrives must have: those of the source, and those that the client states.

@@ -6,6 +6,7 @@
 
 use super::copies::CopyPlace;
 use super::door::{Door, Target, used_while};
+use super::ledger::RequestEntry;
 use super::sending;
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
@@ -31,7 +32,7 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The reply to COPY with a `Destination` on another server.
 pub(super) async fn push(
     door: &Arc<Door>,
-    connection: &Arc<Connection>,
+    (connection, entry): (&Arc<Connection>, &Arc<RequestEntry>),
     target: Target,
     order: CopyOrder,
 ) -> Result<Response, Failure> {
@@ -61,7 +62,7 @@ pub(super) async fn push(
         sent,
         _held: held,
     };
-    Ok(third_party::reply(connection, progress, door.stall, push.run(), undo))
+    Ok(third_party::reply((connection, entry), progress, door.stall, push.run(), undo))
 }
 
 /// A copy that has begun.

@@ -11,6 +11,7 @@
 //! closes its connection, the copy ends within a second and leaves nothing.
 
 use super::changes::header_url;
+use super::ledger::{CopyEnd, RequestEntry};
 use super::markers;
 use crate::http::Connection;
 use crate::remote::digests::{DigestSet, expected};
@@ -156,21 +157,24 @@ fn passed(headers: &HeaderMap) -> Result<HeaderMap, Failure> {
 
 /// The reply to a copy that has begun: 202, and markers until `work` ends. If it fails, or the client goes away, `undo` is done.
 pub(super) fn reply(
-    connection: &Arc<Connection>,
+    (connection, entry): (&Arc<Connection>, &Arc<RequestEntry>),
     progress: Arc<Progress>,
     stall: Duration,
     work: impl Future<Output = Result<(), Failure>> + Send + 'static,
     undo: impl Future<Output = ()> + Send + 'static,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(4);
-    let connection = Arc::clone(connection);
+    let (connection, entry) = (Arc::clone(connection), Arc::clone(entry));
+    entry.begin_copy();
     tokio::spawn(async move {
-        let ended = follow(&connection, &progress, stall, work, &sender).await;
+        let ended = follow((&connection, &entry), &progress, stall, work, &sender).await;
+        entry.set_copied(progress.moved());
+        entry.end_copy(ended.as_ref().err().map_or(CopyEnd::Done, |(end, _)| *end));
         if ended.is_err() {
             let _ = timeout(UNDO_TIMEOUT, undo).await;
         }
         let last = markers::marker(now(), progress.bytes(), &progress.connections());
-        let line = markers::result(ended.as_ref().err().map(Failure::text));
+        let line = markers::result(ended.as_ref().err().map(|(_, failure)| failure.text()));
         for text in [last, line] {
             // If nobody reads it, nobody needs it.
             let _ = sender.send(Bytes::from(text)).await;
@@ -182,12 +186,12 @@ pub(super) fn reply(
 
 /// Waits for a copy, tells how far it is, and ends it if it stalls or nobody listens.
 async fn follow(
-    connection: &Connection,
+    (connection, entry): (&Connection, &RequestEntry),
     progress: &Progress,
     stall: Duration,
     work: impl Future<Output = Result<(), Failure>>,
     sender: &mpsc::Sender<Bytes>,
-) -> Result<(), Failure> {
+) -> Result<(), (CopyEnd, Failure)> {
     let mut work = Box::pin(work);
     let (begun, mut clock) = (Instant::now(), StallClock::new(stall));
     let mut next_marker = Duration::ZERO;
@@ -199,10 +203,14 @@ async fn follow(
             // A client that does not read them misses some.
             let _ = sender.try_send(markers::marker(now(), progress.bytes(), &progress.connections()).into());
         }
-        clock.check(since, progress).map_err(|why| Failure::new(504, why))?;
+        entry.set_copied(progress.moved());
+        clock.check(since, progress).map_err(|why| (CopyEnd::Stalled, Failure::new(504, why)))?;
         tokio::select! {
-            ended = &mut work => return ended,
-            () = sender.closed() => return Err(Failure::new(500, "Operation canceled: the client closed its connection")),
+            ended = &mut work => return ended.map_err(|failure| (CopyEnd::Failed, failure)),
+            () = sender.closed() => {
+                let failure = Failure::new(500, "Operation canceled: the client closed its connection");
+                return Err((CopyEnd::Cancelled, failure));
+            }
             () = sleep(LOOK_INTERVAL) => {}
         }
     }

@@ -3,6 +3,7 @@
 mod destination;
 mod etransfer;
 mod http;
+mod http_log;
 mod key;
 
 pub(super) use http::HttpConfig;

@@ -55,6 +55,7 @@ impl Key<'_> {
             issuers: Vec::new(),
             own_tokens: None,
             state: None,
+            log: None,
         };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
@@ -70,6 +71,7 @@ impl Key<'_> {
                     }
                 }
                 "listen" => options.listen = entry.parse()?,
+                "log" => options.log = Some(entry.http_log()?),
                 "own_tokens" => options.own_tokens = Some(entry.own_tokens()?),
                 "state" => options.state = Some(entry.string()?.into()),
                 "tls" => options.client_certificates = Some(entry.client_certificates()?),
@@ -82,7 +84,7 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, own_tokens, record_uploads, recordings, root, state, tls, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, log, own_tokens, record_uploads, recordings, root, state, tls, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }

@@ -1,0 +1,75 @@
+//! Bodies of requests and replies, counted as they pass.
+
+use super::ledger::RequestEntry;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::Response;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Which way a body goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    In,
+    Out,
+}
+
+/// A body, and the entry in which it is counted.
+struct CountedBody {
+    body: Body,
+    entry: Arc<RequestEntry>,
+    passing: Passing,
+    is_broken: bool,
+}
+
+/// The body of a request, counted.
+pub(super) fn counted_request(body: Body, entry: &Arc<RequestEntry>) -> Body {
+    Body::new(CountedBody { body, entry: Arc::clone(entry), passing: Passing::In, is_broken: false })
+}
+
+/// A reply whose body is counted; the request is over when it is dropped.
+pub(super) fn counted_reply(response: Response, entry: Arc<RequestEntry>) -> Response {
+    entry.set_status(response.status().as_u16());
+    response.map(|body| {
+        if entry.is_head() || body.is_end_stream() {
+            entry.complete();
+        }
+        Body::new(CountedBody { body, entry, passing: Passing::Out, is_broken: false })
+    })
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.is_broken |= matches!(frame, Some(Err(_)));
+        let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()).map_or(0, Bytes::len);
+        match self.passing {
+            Passing::In if self.is_broken => self.entry.break_off(),
+            Passing::In => self.entry.add_received(bytes),
+            Passing::Out => {
+                self.entry.add_sent(bytes);
+                // The connection asks for no more once it has as many bytes as the head announced.
+                let is_over = frame.is_none() || self.body.is_end_stream();
+                if is_over && !self.is_broken {
+                    self.entry.complete();
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
