@@ -278,7 +278,13 @@ def expressions():
 
 
 def test_grafana_files_name_what_the_station_exports(skyhaul, tmp_path):
-    with running(tmp_path, disks=("d0", "d1")) as station:
+    files = f'[http]\nlisten = "127.0.0.1:0"\nrecordings = true\n[http.log]\nfile = "{tmp_path}/access.jsonl"'
+    with running(tmp_path, disks=("d0", "d1"), more=files) as station:
+        while not (served := re.search(r"files on (http://\S+)\n", (tmp_path / "serve.err").read_text())):
+            assert station.process.poll() is None
+            time.sleep(0.05)
+        with urllib.request.urlopen(f"{served[1]}/recordings/", timeout=20):
+            pass
         station.send(0)
         skyhaul.run("station", "start", SCAN, "--station", station.url)
         # Until it has a rate, an alarm, and something on each disk.
@@ -288,6 +294,9 @@ def test_grafana_files_name_what_the_station_exports(skyhaul, tmp_path):
                 break
             time.sleep(0.05)
     exported = {name: set() for name in re.findall(r"^# TYPE (\S+) \w+$", text, re.MULTILINE)}
+    # A histogram has lines of three names.
+    for name in re.findall(r"^# TYPE (\S+) histogram$", text, re.MULTILINE):
+        exported |= {f"{name}_{end}": set() for end in ("bucket", "sum", "count")}
     for name, labels in re.findall(r"^(\w+)\{(.*)\} \S+$", text, re.MULTILINE):
         exported[name].update(re.findall(r'(\w+)="', labels))
     # `instance` and `job` come from Prometheus.
