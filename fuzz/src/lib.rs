@@ -20,6 +20,7 @@ mod expr;
 mod feedback;
 mod heaps;
 mod host;
+mod http;
 mod iperf3;
 mod learn;
 pub mod mutate;
@@ -139,6 +140,12 @@ const OTHERS: &[Parser] = &[
     other("heaps", 16, heaps::run, heaps::seeds),
     other("vex", 4, observation::vex, observation::vex_seeds),
     other("snap", 2, observation::snap, observation::snap_seeds),
+    other("http_heads", 4, http::heads, http::heads_seeds),
+    other("http_bodies", 4, http::bodies, http::bodies_seeds),
+    other("http_copies", 4, http::copies, http::copies_seeds),
+    other("http_markers", 4, http::markers, http::markers_seeds),
+    other("http_paths", 2, http::paths, http::paths_seeds),
+    other("http_tokens", 8, http::tokens, http::tokens_seeds),
     other("etransfer", 2, etransfer::run, etransfer::seeds),
     other("vsi", 4, vsi::run, vsi::seeds),
 ];

@@ -38,7 +38,15 @@ const BESIDE: [(&str, &[&str]); 5] = [
     ("skyhaul-python", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daemon"]),
     (
         "skyhaul-fuzz",
-        &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-measure", "skyhaul-transfer", "skyhaul-sim"],
+        &[
+            "skyhaul-core",
+            "skyhaul-io",
+            "skyhaul",
+            "skyhaul-measure",
+            "skyhaul-transfer",
+            "skyhaul-daemon",
+            "skyhaul-sim",
+        ],
     ),
     ("skyhaul-packet-path", &["skyhaul-core", "skyhaul-io", "skyhaul"]),
     ("xtask", &[]),

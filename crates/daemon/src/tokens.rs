@@ -10,6 +10,7 @@
 //! Limits: a token is part of a head of 16 KiB; [`MAX_KEYS_BYTES`] and 64 keys of an issuer; 256 scopes.
 
 mod error;
+mod fuzzing;
 mod own;
 mod scope;
 mod signed;
@@ -17,6 +18,7 @@ mod verdict;
 mod web_keys;
 
 pub(crate) use error::TokenError;
+pub use fuzzing::fuzz;
 pub use own::{MAX_LIFETIME, TokenClaims, TokenKey};
 pub(crate) use scope::{Grants, Use};
 pub(crate) use signed::{SignedToken, parts};

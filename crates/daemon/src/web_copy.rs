@@ -23,6 +23,8 @@ pub(crate) mod pace;
 mod upload;
 
 pub use between::{CopyBetween, CopyDirection, copy_between};
+#[doc(hidden)]
+pub use marker_reader::fuzz_markers;
 
 use crate::remote::authorities::Authorities;
 use crate::remote::failure::{Failure, Retry};

@@ -57,7 +57,11 @@ impl IssuerRules {
             return Err(TokenError::Issuer);
         }
         keys.verify((token.algorithm, token.key_id.as_deref()), token.message, &token.signature)?;
-        let claims = &token.claims;
+        self.judge_claims(&token.claims, now)
+    }
+
+    /// Judges what a token of this issuer says, once its signature is verified.
+    pub(super) fn judge_claims(&self, claims: &Claims, now: SystemTime) -> Result<Holder, TokenError> {
         check_times(claims, now)?;
         let profile = profile(claims);
         self.check_audience(claims, profile)?;

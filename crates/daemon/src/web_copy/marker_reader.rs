@@ -7,6 +7,7 @@
 //!
 //! Unknown keys and other lines are skipped. Limits: lines of [`MAX_LINE_BYTES`], [`MAX_STRIPES`].
 
+use crate::webdav::markers;
 use std::collections::BTreeMap;
 
 const MAX_LINE_BYTES: usize = 16 << 10;
@@ -75,6 +76,29 @@ impl MarkerReader {
             _ => {}
         }
     }
+}
+
+/// Any body of a reply to COPY, for the fuzzer; the first byte says how it is cut. Where it is cut changes nothing, and what this server says of its own
+/// copies is read as it was meant.
+#[doc(hidden)]
+pub fn fuzz_markers(input: &[u8]) {
+    let Some((cut, body)) = input.split_first() else { return };
+    let read = |length: usize| {
+        let mut reader = MarkerReader::default();
+        let mut pieces = body.chunks(length);
+        let is_read = pieces.all(|piece| reader.read(piece, false).is_ok());
+        is_read.then(|| (reader.read(b"", true), reader.bytes()))
+    };
+    let (whole, parts) = (read(body.len().max(1)), read(usize::from(*cut) + 1));
+    assert_eq!(whole, parts);
+    if let Some((Ok(Some(Err(text))), _)) = &whole {
+        assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
+    }
+    let (said, bytes) = (String::from_utf8_lossy(body), u64::from(*cut) << 32);
+    let own = markers::marker(bytes, bytes, &[]) + &markers::result(Some(&said));
+    let mut reader = MarkerReader::default();
+    let ended = reader.read(own.as_bytes(), true);
+    assert!(matches!(ended, Ok(Some(Err(_)))) && reader.bytes() == bytes, "{own:?}: {ended:?}");
 }
 
 #[cfg(test)]

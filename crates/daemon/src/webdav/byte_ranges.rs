@@ -38,11 +38,11 @@ pub(super) fn parse(header: &str, size: u64) -> Asked {
             parts.push(range);
         }
     }
-    let total = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.end - part.start));
+    let total: u128 = parts.iter().map(|part| u128::from(part.end - part.start)).sum();
     match (count, parts.is_empty()) {
         (0, _) => Asked::Whole,
         (_, true) => Asked::Unsatisfiable,
-        _ if total > size => Asked::Whole,
+        _ if total > u128::from(size) => Asked::Whole,
         _ => Asked::Parts(parts),
     }
 }
@@ -95,6 +95,7 @@ mod tests {
             ("bytes=-0", 10, Asked::Unsatisfiable),
             ("bytes=0-", 0, Asked::Unsatisfiable),
             ("bytes=", 10, Asked::Whole),
+            ("bytes=0-,0-", u64::MAX, Asked::Whole),
             ("bytes=5-4", 10, Asked::Whole),
             ("bytes=a-b", 10, Asked::Whole),
             ("bytes=-", 10, Asked::Whole),

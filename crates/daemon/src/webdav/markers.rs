@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 const MAX_TEXT_BYTES: usize = 2048;
 
 /// The progress of a copy as text. `time` is in seconds since 1970.
-pub(super) fn marker(time: u64, bytes: u64, connections: &[SocketAddr]) -> String {
+pub(crate) fn marker(time: u64, bytes: u64, connections: &[SocketAddr]) -> String {
     let mut text = format!(
         "Perf Marker\nTimestamp: {time}\nStripe Index: 0\nStripe Bytes Transferred: {bytes}\nTotal Stripe Count: 1\n"
     );
@@ -35,7 +35,7 @@ pub(super) fn marker(time: u64, bytes: u64, connections: &[SocketAddr]) -> Strin
 }
 
 /// The last line.
-pub(super) fn result(failure: Option<&str>) -> String {
+pub(crate) fn result(failure: Option<&str>) -> String {
     let Some(text) = failure else { return "success: Created\n".to_owned() };
     let mut line = String::from("failure: ");
     for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
