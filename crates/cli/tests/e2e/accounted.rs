@@ -13,6 +13,14 @@ use std::path::PathBuf;
 /// What no log may have.
 const SECRETS: [&str; 3] = ["querysecret", "passedsecret", "clientsecret"];
 
+/// Methods with a name of their own in metrics.
+const METHODS: [&str; 9] = ["OPTIONS", "HEAD", "GET", "PUT", "DELETE", "PROPFIND", "MKCOL", "MOVE", "COPY"];
+
+/// The name of a method in metrics.
+fn counted_as(method: &str) -> String {
+    if METHODS.contains(&method) { method } else { "other" }.to_owned()
+}
+
 /// A server with a log, and what its clients saw.
 struct Accounted {
     files: Files,
@@ -60,8 +68,7 @@ impl Accounted {
     fn ask_as(&mut self, right: &str, line: &str, headers: &[&str], (body, status): (&[u8], u16)) -> Vec<u8> {
         let reply = self.files.ask(line, &[&[right], headers].concat(), body).expect(status);
         let method = line.split(' ').next().unwrap();
-        let known = ["OPTIONS", "HEAD", "GET", "PUT", "DELETE", "PROPFIND", "MKCOL", "MOVE", "COPY"];
-        self.note(if known.contains(&method) { method } else { "other" }, &format!("{}xx", status / 100));
+        self.note(&counted_as(method), &format!("{}xx", status / 100));
         reply.body
     }
 
@@ -117,7 +124,7 @@ fn plain_load(of: &mut Accounted) -> u64 {
     of.ask_as(&ann, "PUT /exp/g", &[], (b"refused", 403));
     of.ask_as("Authorization: Bearer clientsecret", "GET /exp/f", &[], (b"", 401));
     of.ask("HEAD /exp/f", &[], b"", 200);
-    of.ask("HEAD /exp/none", &[], b"", 404);
+    of.ask("HEAD /exp/nothing", &[], b"", 404);
     of.ask("PROPFIND /exp", &["Depth: 1"], b"", 207);
     of.ask("PROPFIND /exp", &["Depth: 1"], b"<a", 400);
     of.ask("MKCOL /exp/d", &[], b"", 201);
@@ -127,6 +134,16 @@ fn plain_load(of: &mut Accounted) -> u64 {
     of.ask("OPTIONS /exp", &[], b"", 200);
     of.ask("FROB%1b /exp", &[], b"", 405);
     of.ask("GET /exp/%1b%5b2J%0aforged", &[], b"", 400);
+    // A client that has nothing but a proxy asks for a macaroon; one that has a macaroon shows it.
+    let said = of.ask_as(
+        "X: 1",
+        "POST /exp/f",
+        &["Content-Type: application/macaroon-request"],
+        (b"{\"caveats\":[]}", 405),
+    );
+    assert!(String::from_utf8_lossy(&said).contains("skyhaul token create"));
+    let said = of.ask_as("Authorization: Bearer MDAxY2xvY2F0aW9uIGE", "GET /exp/f", &[], (b"", 401));
+    assert!(String::from_utf8_lossy(&said).contains("it is a macaroon, and only signed JSON Web Tokens"));
     got
 }
 
@@ -202,10 +219,7 @@ fn log_metrics_and_clients_agree() {
         line["status"].as_u64().map_or("none".to_owned(), |status| format!("{}xx", status / 100))
     };
     of.note("PUT", &class(half[0]));
-    let method = |line: &Value| match line["method"].as_str().unwrap() {
-        "FROB%1b" => "other".to_owned(),
-        method => method.to_owned(),
-    };
+    let method = |line: &Value| counted_as(line["method"].as_str().unwrap());
     let mut logged = BTreeMap::<(String, String), u64>::new();
     lines.iter().for_each(|line| *logged.entry((method(line), class(line))).or_default() += 1);
     assert_eq!(logged, of.seen);

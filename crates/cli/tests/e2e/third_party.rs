@@ -338,7 +338,12 @@ fn a_file_comes_in_several_streams_in_order() {
             Act::Say(ranged(&head.replace("8388608-16777215", "0-8388607"), data, ""))
         }),
         ("the source changed", |head, data| Act::Say(ranged(head, data, "ETag: \"2\"\r\n"))),
-        ("Remote I/O error: the source", |head, data| Act::End(ranged(head, data, "")[..1_000_000].to_vec())),
+        // It breaks off each time that it is asked again.
+        ("Remote I/O error: the source", |head, data| {
+            let reply = ranged(head, data, "");
+            let body = reply.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            Act::End(reply[..body].to_vec())
+        }),
         ("no progress in 2s", |head, data| Act::Hold(ranged(head, data, "")[..1_000_000].to_vec())),
         ("sends less than the range", |_, data| {
             Act::Say([format!("HTTP/1.1 206 Partial\r\nContent-Range: bytes 8388608-16777215/{SIZE}\r\nContent-Length: 1000\r\n\r\n").as_bytes(), &data[..1000]].concat())
@@ -353,6 +358,57 @@ fn a_file_comes_in_several_streams_in_order() {
         let files = if why.contains("no progress") { &soon } else { &files };
         pull(files, &format!("new{at}"), &peer.url(), STREAMS).failed(why);
         nothing_is_left(files, &format!("new{at}"));
+    }
+}
+
+/// The rest of what a broken connection has not sent is asked for, in one stream and in several, and only of the same file.
+#[test]
+fn a_pull_whose_connection_breaks_resumes() {
+    const SIZE: usize = 20_000_003;
+    let files = start(INSIDE);
+    let data = Arc::new(bytes(SIZE));
+    for (streams, later, why) in [
+        ("X-Number-Of-Streams: 1", "ETag: \"1\"\r\n", None),
+        ("X-Number-Of-Streams: 3", "ETag: \"1\"\r\n", None),
+        ("X-Number-Of-Streams: 1", "ETag: \"2\"\r\n", Some("the source changed")),
+        ("X-Number-Of-Streams: 3", "ETag: \"2\"\r\n", Some("the source changed")),
+    ] {
+        let (of, broken) = (Arc::clone(&data), Mutex::new(0));
+        let peer = Peer::start(move |head| {
+            let mut broken = broken.lock().unwrap();
+            if head.starts_with("HEAD") {
+                return Act::Say(ranged(head, &of, "ETag: \"1\"\r\n"));
+            }
+            // The first three break: after a megabyte, without a byte, and after two.
+            let after = [1_000_000, 0, 2_000_000].get(*broken).copied();
+            let version = if *broken == 0 { "ETag: \"1\"\r\n" } else { later };
+            *broken += 1;
+            let whole = match head.contains("Range: bytes=") {
+                true => ranged(head, &of, version),
+                false => object(head, &format!("{version}Content-Length: {SIZE}\r\n"), &of),
+            };
+            let body = whole.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            match after {
+                Some(after) => Act::End(whole[..whole.len().min(body + after)].to_vec()),
+                None => Act::Say(whole),
+            }
+        });
+        let reply = pull(&files, "f", &peer.url(), &[streams]);
+        if let Some(why) = why {
+            reply.failed(why);
+            nothing_is_left(&files, "f");
+            continue;
+        }
+        let said = reply.succeeded();
+        assert!(said.contains(&format!("Stripe Bytes Transferred: {SIZE}\n")), "{said}");
+        assert!(std::fs::read(files.root.join("f")).unwrap() == *data);
+        // It went on where it broke, within a part.
+        let heads = peer.heads();
+        let starts = heads
+            .iter()
+            .filter_map(|head| head.split("Range: bytes=").nth(1)?.split('-').next()?.parse::<u64>().ok());
+        assert!(starts.filter(|start| start % (8 << 20) > 0).count() >= 2, "{heads:?}");
+        std::fs::remove_file(files.root.join("f")).unwrap();
     }
 }
 

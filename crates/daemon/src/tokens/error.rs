@@ -5,6 +5,8 @@
 pub(crate) enum TokenError {
     #[error("it is not a signed JSON Web Token")]
     Form,
+    #[error("it is a macaroon, and only signed JSON Web Tokens are accepted")]
+    Macaroon,
     #[error("it is not signed with RS256 or ES256")]
     Algorithm,
     #[error("its issuer is not trusted here")]

@@ -15,6 +15,9 @@ pub(super) enum SigningAlgorithm {
     Es256,
 }
 
+/// How macaroons begin, in base64: the length of the first packet of version 1, and version 2.
+const MACAROON_BEGINNINGS: [&str; 2] = ["MDA", "AgE"];
+
 #[derive(Deserialize)]
 struct TokenHead {
     alg: String,
@@ -88,7 +91,9 @@ pub(crate) fn parts(text: &str) -> Result<(serde_json::Value, serde_json::Value)
 impl<'a> SignedToken<'a> {
     /// Reads the text of a token.
     pub(crate) fn parse(text: &'a str) -> Result<Self, TokenError> {
-        let (message, signature) = text.rsplit_once('.').ok_or(TokenError::Form)?;
+        let is_macaroon = MACAROON_BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
+        let form = if is_macaroon { TokenError::Macaroon } else { TokenError::Form };
+        let (message, signature) = text.rsplit_once('.').ok_or(form)?;
         let (head, claims) = message.split_once('.').ok_or(TokenError::Form)?;
         let head: TokenHead = json(head)?;
         let algorithm = match &*head.alg {
@@ -152,6 +157,8 @@ mod tests {
         ] {
             assert_eq!(parse(head, claims, signature), Err(why), "{head} {claims} {signature}");
         }
+        let macaroon = "MDAxY2xvY2F0aW9uIE9wdGlvbmFsLmVtcHR5CjAwMThpZGVudGlmaWVyIGlLb3hTVjZRCg";
+        assert_eq!(SignedToken::parse(macaroon).err(), Some(TokenError::Macaroon));
         for text in ["", ".", "..", "...", "a.b.c", "e30.e30.e30"] {
             assert_eq!(SignedToken::parse(text).err(), Some(Form), "{text}");
         }

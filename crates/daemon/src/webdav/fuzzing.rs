@@ -5,6 +5,7 @@ use super::changes::{Located, Transfer, located};
 use super::conditions::{self, Version};
 use super::log_line::{LoggedRequest, LoggedUser};
 use super::properties::{self, Entry};
+use super::requests;
 use super::third_party::CopyOrder;
 use crate::remote::digests::{self, Wanted};
 use crate::remote::multistatus;
@@ -98,14 +99,14 @@ fn log(target: &str, headers: &HeaderMap) {
         sent_bytes: 0,
         nanoseconds: 0,
         is_complete: false,
-        tag: super::sci_tag(headers),
+        tag: requests::sci_tag(headers),
         copy: None,
     };
     let text = line.text();
     assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text}");
     let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     assert!(value["path"].as_str().is_some_and(|path| target.starts_with(path)), "{text}");
-    if let Some(job) = super::transfer_job(headers) {
+    if let Some(job) = requests::transfer_job(headers) {
         assert!(job.id.bytes().all(|byte| byte.is_ascii_graphic()));
     }
 }

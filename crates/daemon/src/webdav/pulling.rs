@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   HEAD ─▶ size, digest, version ─▶ upload ─▶ 202 ─▶ GET, still the same? ─▶ pieces ─▶ size, digest as stated? ─▶ name, success
-//!                                                      (or ranges: streams)
+//!                                                      (or ranges: streams; what is left of one that broke, too)
 //! ```
 
 use super::copies::CopyPlace;
@@ -25,6 +25,7 @@ use axum::http::header::TRANSFER_ENCODING;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use http_body::Frame;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,12 +64,14 @@ pub(super) async fn pull(
         door.blocking(connection, move |_| place.begin(&headers, size, &more)).await?
     };
     let streams = many_streams(door, order.streams, &found);
+    let has_ranges = found.has_ranges;
     let work = {
         let pull = Pull {
             door: Arc::clone(door),
             connection: Arc::clone(connection),
             source,
             streams,
+            has_ranges,
             _held: (held, turn),
         };
         let (headers, progress) = (headers.clone(), Arc::clone(&progress));
@@ -104,6 +107,8 @@ struct Pull {
     source: RemoteSession,
     /// How many streams, and their places, if there is more than one.
     streams: Option<(usize, OwnedSemaphorePermit)>,
+    /// The source sends ranges.
+    has_ranges: bool,
     _held: (CopyPlace, UploadTurn),
 }
 
@@ -125,7 +130,7 @@ impl Pull {
     ) -> Result<(Body, Option<u64>), Failure> {
         if let (Some((count, places)), Some(size)) = (self.streams.take(), version.size) {
             let sessions = (0..count).map(|_| self.source.another()).collect();
-            let body = RangedBody::start(sessions, (version, size), progress, places);
+            let body = RangedBody::start(sessions, (version, 0..size), progress, Some(places));
             return Ok((Body::new(body), Some(size)));
         }
         let reply = self.source.ask(Method::GET, &HeaderMap::new()).await?;
@@ -143,7 +148,13 @@ impl Pull {
             let text = "the source gives neither the length of the file nor a checksum: that all of it arrived could not be known";
             return Err(Failure::new(502, text));
         }
-        let body = Arriving { body: reply.into_body(), progress: Arc::clone(progress) };
+        let rest = version.size.filter(|_| self.has_ranges).map(|size| Rest {
+            session: self.source.another(),
+            version: version.clone(),
+            size,
+        });
+        let body =
+            Arriving { body: reply.into_body(), progress: Arc::clone(progress), at: 0, rest, resumed: None };
         Ok((Body::new(body), size))
     }
 
@@ -195,26 +206,54 @@ fn from_source(failure: &Failure) -> Failure {
 struct Arriving {
     body: RemoteBody,
     progress: Arc<Progress>,
+    at: u64,
+    /// How the rest is fetched if the connection breaks.
+    rest: Option<Rest>,
+    /// The rest, once it is.
+    resumed: Option<RangedBody>,
+}
+
+/// What is left of a file that the source sends in ranges.
+struct Rest {
+    session: RemoteSession,
+    version: SourceVersion,
+    size: u64,
 }
 
 impl HttpBody for Arriving {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        match &frame {
-            None => self.progress.enter(Step::Writing),
-            Some(Ok(frame)) => self.progress.add(frame.data_ref().map_or(0, Bytes::len)),
-            Some(Err(_)) => {}
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if let Some(resumed) = &mut self.resumed {
+            return Pin::new(resumed).poll_frame(context);
         }
-        Poll::Ready(frame)
+        match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            None => {
+                self.progress.enter(Step::Writing);
+                Poll::Ready(None)
+            }
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.at += bytes as u64;
+                self.progress.add(bytes);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => match self.rest.take().filter(|rest| self.at < rest.size) {
+                None => Poll::Ready(Some(Err(io::Error::other(error)))),
+                Some(Rest { session, version, size }) => {
+                    let bytes = (&version, self.at..size);
+                    self.resumed = Some(RangedBody::start(vec![session], bytes, &self.progress, None));
+                    self.as_mut().poll_frame(context)
+                }
+            },
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.resumed.is_none() && self.body.is_end_stream()
     }
 }

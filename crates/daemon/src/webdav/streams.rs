@@ -6,10 +6,13 @@
 //!   body:        ──────────▶                  takes from the connection whose part is next; the others wait when they are full
 //! ```
 //!
+//! A connection that breaks is made again, and asked for what it has not sent, as long as the source says that the file is the same: the rest of a file
+//! that came in one stream is fetched so, too.
+//!
 //! What a connection has read ahead is at most [`AHEAD_BATCHES`] batches: the parts retire in order, and a long file needs no more memory
-//! than a short one.
+//! than a short one. A connection is made again [`MAX_RESUMES`] times without a byte in between.
 
-use crate::remote::failure::Failure;
+use crate::remote::failure::{Failure, Retry};
 use crate::remote::progress::{Progress, Step};
 use crate::remote::reply::Wire;
 use crate::remote::session::RemoteSession;
@@ -25,7 +28,9 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::sleep;
 
 /// Most streams of a copy.
 pub(super) const MAX_STREAMS: usize = 8;
@@ -35,6 +40,10 @@ const PART_BYTES: u64 = 8 << 20;
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches that wait for their turn, of one connection.
 const AHEAD_BATCHES: usize = 8;
+
+/// How often a connection that breaks is made again before a byte comes, and the first pause before that; each one is twice as long as the last.
+const MAX_RESUMES: u32 = 4;
+const RESUME_PAUSE: Duration = Duration::from_millis(500);
 
 type Batch = io::Result<Vec<Bytes>>;
 
@@ -46,28 +55,32 @@ pub(super) fn useful(asked: usize, size: u64) -> usize {
 /// The file, in order.
 pub(super) struct RangedBody {
     connections: Vec<(mpsc::Receiver<Batch>, Wire)>,
+    /// Where the first part begins.
+    first: u64,
     at: u64,
     size: u64,
     ready: VecDeque<Bytes>,
     progress: Arc<Progress>,
-    _places: OwnedSemaphorePermit,
+    _places: Option<OwnedSemaphorePermit>,
 }
 
 impl RangedBody {
-    /// Of a file of `size` bytes and this version, with a connection for each session.
+    /// These bytes, up to its end, of a file of this version, with a connection for each session.
     pub(super) fn start(
         sessions: Vec<RemoteSession>,
-        (version, size): (&SourceVersion, u64),
+        (version, bytes): (&SourceVersion, Range<u64>),
         progress: &Arc<Progress>,
-        places: OwnedSemaphorePermit,
+        places: Option<OwnedSemaphorePermit>,
     ) -> Self {
+        let Range { start: begin, end: size } = bytes;
         let count = sessions.len() as u64;
         let connections = (0..).zip(sessions).map(|(first, session)| {
             let (sender, receiver) = mpsc::channel(AHEAD_BATCHES);
             let (version, progress) = (version.clone(), Arc::clone(progress));
-            let mut fetcher = Fetcher { session, version, size, progress, sender };
+            let mut fetcher =
+                Fetcher { session, version, size, progress, sender, batch: Vec::new(), bytes: 0 };
             let task = tokio::spawn(async move {
-                let starts = (first * PART_BYTES..size).step_by((count * PART_BYTES) as usize);
+                let starts = (begin + first * PART_BYTES..size).step_by((count * PART_BYTES) as usize);
                 for start in starts {
                     let range = start..size.min(start + PART_BYTES);
                     if let Err(failure) = fetcher.fetch(range).await {
@@ -80,7 +93,7 @@ impl RangedBody {
             (receiver, Wire(task))
         });
         let (connections, progress) = (connections.collect(), Arc::clone(progress));
-        Self { connections, at: 0, size, ready: VecDeque::new(), progress, _places: places }
+        Self { connections, first: begin, at: begin, size, ready: VecDeque::new(), progress, _places: places }
     }
 }
 
@@ -101,7 +114,7 @@ impl HttpBody for RangedBody {
                 self.progress.enter(Step::Writing);
                 return Poll::Ready(None);
             }
-            let turn = (self.at / PART_BYTES) as usize % self.connections.len();
+            let turn = ((self.at - self.first) / PART_BYTES) as usize % self.connections.len();
             let batch = ready!(self.connections[turn].0.poll_recv(context));
             let ended = || io::Error::other("a stream ended too early");
             match batch.ok_or_else(ended).and_then(|batch| batch) {
@@ -122,10 +135,29 @@ struct Fetcher {
     size: u64,
     progress: Arc<Progress>,
     sender: mpsc::Sender<Batch>,
+    /// What has come since the last batch was sent.
+    batch: Vec<Bytes>,
+    bytes: usize,
 }
 
 impl Fetcher {
+    /// Fetches a range, also if its connection breaks.
     async fn fetch(&mut self, range: Range<u64>) -> Result<(), Failure> {
+        let (mut at, mut resumes) = (range.start, 0);
+        loop {
+            let before = at;
+            let Err(failure) = self.fetch_rest(&mut at, range.end).await else { return Ok(()) };
+            resumes = if at > before { 0 } else { resumes + 1 };
+            if failure.retry() == Retry::Never || at == range.end || resumes > MAX_RESUMES {
+                return Err(failure);
+            }
+            sleep(RESUME_PAUSE * 2u32.pow(resumes.saturating_sub(1))).await;
+        }
+    }
+
+    /// Fetches from `at` to `end`; `at` is then behind what has come.
+    async fn fetch_rest(&mut self, at: &mut u64, end: u64) -> Result<(), Failure> {
+        let range = *at..end;
         let last = range.end - 1;
         let text = format!("bytes={}-{last}", range.start);
         let head: HeaderMap = HeaderValue::from_str(&text).into_iter().map(|value| (RANGE, value)).collect();
@@ -142,30 +174,33 @@ impl Fetcher {
             return Err(Failure::new(502, "the source changed while it was copied"));
         }
         let mut body = reply.into_body();
-        let (mut left, mut batch, mut bytes) = (last + 1 - range.start, Vec::new(), 0);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            let frame = frame
-                .map_err(|error| Failure::new(502, format_args!("Remote I/O error: the source: {error}")))?;
+            let frame = frame.map_err(|error| {
+                Failure::new(502, format_args!("Remote I/O error: the source: {error}"))
+                    .retried(Retry::Reconnect)
+            })?;
             let Ok(data) = frame.into_data() else { continue };
             self.progress.add(data.len());
-            left = left.checked_sub(data.len() as u64).ok_or_else(|| {
-                Failure::new(502, format_args!("the source sends more than the range {text}"))
-            })?;
-            bytes += data.len();
-            batch.push(data);
-            if bytes >= BATCH_BYTES {
-                self.send(std::mem::take(&mut batch)).await?;
-                bytes = 0;
+            if data.len() as u64 > end - *at {
+                return Err(Failure::new(502, format_args!("the source sends more than the range {text}")));
+            }
+            *at += data.len() as u64;
+            self.bytes += data.len();
+            self.batch.push(data);
+            if self.bytes >= BATCH_BYTES {
+                self.send().await?;
             }
         }
-        if left > 0 {
+        if *at < end {
             return Err(Failure::new(502, format_args!("the source sends less than the range {text}")));
         }
         self.session.keep_body(body);
-        self.send(batch).await
+        self.send().await
     }
 
-    async fn send(&self, batch: Vec<Bytes>) -> Result<(), Failure> {
+    async fn send(&mut self) -> Result<(), Failure> {
+        self.bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
         let sent = self.sender.send(Ok(batch)).await;
         sent.map_err(|_| Failure::new(500, "the copy has ended"))
     }
