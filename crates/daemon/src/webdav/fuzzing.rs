@@ -160,7 +160,6 @@ pub fn fuzz_paths(input: &[u8]) {
     let base = RemoteUrl::parse("https://a.example:8443/d/f?key=1").ok();
     let redirected = base.and_then(|base| base.redirected(&text).ok());
     RemoteUrl::parse(&text).ok().iter().chain(&redirected).for_each(check_url);
-    let _ = super::check_directory_name(&text);
 }
 
 /// No name of it leads elsewhere, and it reads back from what is said of it.
