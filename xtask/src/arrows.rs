@@ -52,7 +52,7 @@ const BESIDE: [(&str, &[&str]); 5] = [
     ("xtask", &[]),
 ];
 /// The only crates from which an asynchronous runtime may be reached.
-const ASYNC: [&str; 3] = ["skyhaul-daemon", "skyhaul-cli", "skyhaul-python"];
+const ASYNC: [&str; 4] = ["skyhaul-daemon", "skyhaul-cli", "skyhaul-python", "skyhaul-fuzz"];
 
 /// The only crate that depends on libraries of Fourier transforms, and these.
 const TRANSFORMS: (&str, [&str; 2]) = ("skyhaul-spectra", ["realfft", "rustfft"]);
