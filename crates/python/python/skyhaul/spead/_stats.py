@@ -38,6 +38,8 @@ class Counts(TypedDict):
     """Times a reader, or one of its TCP connections, waited for room in the ring, or for memory."""
     stops: int
     """Packets with an effective stop item."""
+    single_packet_stops: int
+    """Of these, packets that were heaps of their own."""
     pauses: int
     """Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a user function took that long."""
     paused_ms: int

@@ -107,13 +107,14 @@ class Descriptor:
         """Whether small values may be sent as immediate items."""
         return not self.is_variable_size() and self.itemsize_bits % 8 == 0
 
-    def dynamic_shape(self, max_elements: int) -> tuple[int, ...]:
-        """The shape, as a tuple, of a value of at most `max_elements` elements: None becomes as many as fit."""
+    def dynamic_shape(self, max_elements: int) -> Sequence[int]:
+        """The shape of a value of at most `max_elements` elements: a list in which None has become as many as fit, or `shape`."""
         known = 1
         for size in self.shape:
             known *= 1 if size is None else size
         fits = max_elements // known if known else 0
-        return tuple(fits if size is None else size for size in self.shape)
+        shape = [fits if size is None else size for size in self.shape]
+        return shape if self.is_variable_size() else tuple(shape)
 
     def compatible_shape(self, shape: Sequence[int]) -> bool:
         """Whether a value of this shape may be assigned."""
@@ -248,6 +249,9 @@ def read_packet(packet: bytes, bug_compat: int) -> RawDescriptor:
     raw.description = items.get(spead.DESCRIPTOR_DESCRIPTION_ID, b"")
     raw.numpy_header = items.get(spead.DESCRIPTOR_DTYPE_ID, b"")
     format_bytes, shape_bytes = _entry_sizes(flavour)
+    if raw.numpy_header:
+        # It states type and shape; what else says so is ignored, as in spead2.
+        return raw
     for entry in _entries(items.get(spead.DESCRIPTOR_FORMAT_ID, b""), 1 + format_bytes):
         raw.format.append((chr(entry[0]), int.from_bytes(entry[1:], "big")))
     for entry in _entries(items.get(spead.DESCRIPTOR_SHAPE_ID, b""), 1 + shape_bytes):

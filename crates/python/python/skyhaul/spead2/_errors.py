@@ -1,4 +1,4 @@
-"""Exceptions of empty, full and ended streams and rings."""
+"""Exceptions of empty, full and ended streams and rings, and of buffers."""
 
 from .._native import Empty, Stopped
 
@@ -7,4 +7,8 @@ class Full(Exception):
     """There is no room now."""
 
 
-__all__ = ["Empty", "Full", "Stopped"]
+class UnusableBuffer(BufferError, ValueError):
+    """A buffer is read-only or not contiguous: spead2 has a ValueError for NumPy arrays, and a BufferError for other objects."""
+
+
+__all__ = ["Empty", "Full", "Stopped", "UnusableBuffer"]

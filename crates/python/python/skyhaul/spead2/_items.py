@@ -216,6 +216,8 @@ class ItemGroup:
             if item.value is not None:
                 same_id.value = item.value
             return same_id
+        if same_id is not None or same_name is not None:
+            _logger.info("item %#x %r replaces another with this id or name", item.id, item.name)
         for old in (same_id, same_name):
             if old is not None:
                 # The version must show that this is another item.
@@ -271,5 +273,7 @@ class ItemGroup:
                 item._set_plain(payload, start, stop, new_order)
             elif not (immediate and item._set_immediate(number)):
                 item.set_from_raw(heap._raw_item(id, immediate, number, start, stop), new_order)
+            # The setting of the value counts once, and the update once more, as in spead2.
+            item.version += 1
             updated[item.name] = item
         return updated

@@ -46,19 +46,30 @@ class Settings:
     """Base of a class with settings, which are the keywords of its constructor."""
 
     __signature__: ClassVar[inspect.Signature]
+    _settings: ClassVar[dict[str, Setting[Any]]] = {}
+    #: Whether a misspelt setting is an error; classes that users derive may have attributes of their own.
+    _is_closed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        named = [(name, one) for name, one in vars(cls).items() if isinstance(one, Setting)]
-        keywords = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default()) for name, one in named]
-        cls.__signature__ = inspect.Signature(keywords)
+        own = {name: one for name, one in vars(cls).items() if isinstance(one, Setting)}
+        cls._settings = {**cls._settings, **own}
+        cls._is_closed = bool(own)
+        if own:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            keywords = [inspect.Parameter(name, kind, default=one.default()) for name, one in cls._settings.items()]
+            cls.__signature__ = inspect.Signature(keywords)
 
     def __init__(self, **given: Any) -> None:
-        for name, one in vars(type(self)).items():
-            if isinstance(one, Setting):
-                setattr(self, name, given.pop(name) if name in given else one.default())
+        for name, one in self._settings.items():
+            setattr(self, name, given.pop(name) if name in given else one.default())
         if given:
             raise TypeError(f"{type(self).__name__} has no setting {', '.join(given)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_closed and not name.startswith("_") and not hasattr(type(self), name):
+            raise AttributeError(f"{type(self).__name__} has no setting {name}")
+        super().__setattr__(name, value)
 
 
 def named(
@@ -96,15 +107,22 @@ def positive(value: Any) -> int:
 
 
 def flag(value: Any) -> bool:
-    """True or False; TypeError for anything else."""
-    if not isinstance(value, bool):
+    """True or False, also as a number; TypeError for anything that is neither."""
+    if not hasattr(type(value), "__bool__"):
         raise TypeError(f"must be True or False, not {value!r}")
-    return value
+    return bool(value)
+
+
+def real(value: Any) -> float:
+    """Any number; TypeError for anything else, texts included."""
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"must be a number, not {value!r}")
+    return float(value)
 
 
 def rate(value: Any) -> float:
     """Bytes per second, 0 for no limit."""
-    number = float(value)
+    number = real(value)
     if not 0.0 <= number < float("inf"):
         raise ValueError(f"a rate must be a finite number from 0 on, not {number}")
     return number

@@ -80,6 +80,8 @@ counts! {
     blocked,
     /// Packets with an effective stop item.
     stops,
+    /// Of these, packets that were heaps of their own.
+    single_packet_stops,
     /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no CPU, or a
     /// user function took that long.
     pauses,

@@ -220,6 +220,7 @@ impl<S: Store> Table<S> {
     ) -> bool {
         if S::Wire::is_stop(head) && self.rules.stop != StopRule::Never {
             if at == 0 {
+                counts.single_packet_stops += u64::from(packet.size == Some(packet.length));
                 self.stop_item(from, now, counts);
             }
             return true;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _flavour as spead
 from .._pools import MemoryAllocator
-from .._settings import Setting, Settings, flag, positive, setting, whole
+from .._settings import Setting, Settings, flag, positive, setting, unsigned, whole
 from ._stats import CORE, StreamStatConfig
 
 
@@ -41,7 +41,7 @@ class StreamConfig(Settings):
     stop_on_stop_item: Setting[bool] = setting(True, flag)
     allow_unsized_heaps: Setting[bool] = setting(True, flag)
     allow_out_of_order: Setting[bool] = setting(False, flag)
-    stream_id: Setting[int] = setting(0, whole)
+    stream_id: Setting[int] = setting(0, unsigned)
     explicit_start: Setting[bool] = setting(False, flag)
 
     if TYPE_CHECKING:

@@ -34,7 +34,8 @@ class RawItem(np.ndarray[tuple[Any, ...], np.dtype[np.uint8]]):
 
     @classmethod
     def _immediate(cls, id: int, value: int, octets: int) -> Self:
-        raw = np.frombuffer(value.to_bytes(octets, "big"), np.uint8).view(cls)
+        # Writable, as spead2's.
+        raw = np.array([value], ">u8").view(np.uint8)[8 - octets :].view(cls)
         raw.id, raw.is_immediate, raw.immediate_value = id, True, value
         return raw
 

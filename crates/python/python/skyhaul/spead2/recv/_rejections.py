@@ -15,13 +15,17 @@ from typing import Any
 _logger = logging.getLogger("spead2")
 #: Least time between two looks, in seconds.
 PERIOD = 1.0
+#: What is counted beside rejected packets.
+_TEXTS = {
+    "items_outside": "heap dropped: %d items begin beyond its end (%d in all)",
+    "skipped_bytes": "%d bytes skipped that belong to no packet (%d in all)",
+}
 
 
 def rejections(native: dict[str, Any]) -> dict[str, int]:
     """The reasons in the statistics of a native stream, and how often each occurred."""
-    outside = native["items_outside"]
     counted = {reason: count for reason, count in native["rejected"].items() if count}
-    return {**counted, "items_outside": outside} if outside else counted
+    return counted | {name: native[name] for name in _TEXTS if native[name]}
 
 
 class RejectionLog:
@@ -43,7 +47,7 @@ class RejectionLog:
             if new <= 0:
                 continue
             self._known[reason] = count
-            if reason == "items_outside":
-                _logger.info("heap dropped: %d items begin beyond its end (%d in all)", new, count)
+            if reason in _TEXTS:
+                _logger.info(_TEXTS[reason], new, count)
             else:
                 _logger.info("%d packets rejected: %s (%d in all)", new, reason, count)

@@ -11,8 +11,8 @@ import os
 from typing import Any, Self
 
 from ... import _fork
-from .._errors import Empty, Full, Stopped
-from .._settings import whole
+from .._errors import Empty, Full, Stopped, UnusableBuffer
+from .._settings import unsigned, whole
 
 
 class Chunk:
@@ -26,7 +26,7 @@ class Chunk:
         self, *, chunk_id: int = -1, stream_id: int = 0, present: Any = None, data: Any = None, extra: Any = None
     ) -> None:
         self.chunk_id: int = whole(chunk_id)
-        self.stream_id: int = whole(stream_id)
+        self.stream_id: int = unsigned(stream_id)
         self.present: Any = present
         self.data: Any = data
         self.extra: Any = extra
@@ -38,8 +38,8 @@ def _buffer_property(name: str) -> property:
     def put(self: Any, buffer: Any) -> None:
         if buffer is not None:
             with memoryview(buffer) as view:
-                if view.readonly or not view.contiguous:
-                    raise BufferError(f"{name} must be writable and contiguous")
+                if view.readonly or not view.c_contiguous:
+                    raise UnusableBuffer(f"{name} must be writable and contiguous, in C order")
         setattr(self, hidden, buffer)
 
     return property(operator.attrgetter(hidden), put)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ... import _native
 from .. import _network
-from .._errors import Empty, Stopped
+from .._errors import Empty, Stopped, UnusableBuffer
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import named, whole
@@ -87,8 +87,8 @@ class _Stream:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Packets that were rejected, by reason, and items that begin beyond their heap (`items_outside`), whose heaps are
-        dropped. New ones are also logged, at most once a second."""
+        """Packets that were rejected, by reason; items that begin beyond their heap (`items_outside`), whose heaps are
+        dropped; bytes between packets (`skipped_bytes`; TCP, buffers). New ones are also logged, at most once a second."""
         return rejections(self._native.stats())
 
     def start(self) -> None:
@@ -109,8 +109,11 @@ class _Stream:
             raise RuntimeError("a reader cannot be added after start(); hint: add all readers before it")
 
     def add_buffer_reader(self, buffer: Buffer) -> None:
-        """Read consecutive packets in a buffer."""
+        """Read consecutive packets in a buffer. ValueError if it is not contiguous."""
         self._may_add()
+        with memoryview(buffer) as view:
+            if not view.c_contiguous:
+                raise UnusableBuffer("the buffer must be contiguous, in C order")
         self._opened(self._native.add_bytes, buffer)
 
     @overload
@@ -248,10 +251,11 @@ def _statistics(native: dict[str, Any], config: StreamConfig) -> list[int]:
         "heaps": native["heaps"] + native["incomplete_dropped"],
         "incomplete_heaps_evicted": retired["window"] + retired["timeout"],
         "incomplete_heaps_flushed": retired["finish"],
-        "packets": native["packets"],
+        # spead2 does not look at packets behind the stop item.
+        "packets": native["packets"] - native["rejected"].get("after_stop", 0),
         "batches": native["batches"],
         "max_batch": native["max_batch"],
-        "single_packet_heaps": native["single_packet_heaps"],
+        "single_packet_heaps": native["single_packet_heaps"] + native["single_packet_stops"],
         "worker_blocked": native["blocked"],
         # For chunk streams only: a heap that ends the stream has no place.
         "rejected_heaps": native["stops"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
-from .._settings import Setting, Settings, positive, rate, setting, unsigned
+from .._settings import Setting, Settings, positive, rate, real, setting, unsigned
 
 
 class RateMethod(enum.Enum):
@@ -24,7 +24,7 @@ class GroupMode(enum.Enum):
 
 
 def _ratio(value: Any) -> float:
-    ratio = float(value)
+    ratio = real(value)
     if not 1.0 <= ratio < float("inf"):
         raise ValueError(f"the catch-up rate must be at least the rate, a ratio of 1, not {ratio}")
     return ratio

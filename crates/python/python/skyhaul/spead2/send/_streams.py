@@ -17,7 +17,7 @@ from .. import _network
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import endpoints as checked_endpoints
-from .._settings import named, whole
+from .._settings import named, positive, unsigned, whole
 from ._config import GroupMode, StreamConfig
 from ._heaps import Heap, HeapReference, HeapReferenceList, Order, native_order
 
@@ -62,8 +62,8 @@ class Stream:
         return self._native.substreams
 
     def set_cnt_sequence(self, next: int, step: int) -> None:
-        """The next heap without an explicit counter gets `next`, and each one after it `step` more."""
-        self._native.set_counter_sequence(whole(next), whole(step))
+        """The next heap without an explicit counter gets `next`, and each one after it `step` more. ValueError for step 0."""
+        self._native.set_counter_sequence(unsigned(next), positive(step))
 
     def _take_room(self, heaps: int) -> None:
         with self._lock:
