@@ -327,11 +327,24 @@ fn bodies_that_never_end_keep_nobody_waiting() {
         let (path, state) = (format!("/sessions/{}/state", other.session), json!({"isReady": true}));
         assert_eq!(site.ask("POST", &path, &other.token, &state).0, 200);
     });
-    // A body has ten seconds.
-    let mut answer = [0; 12];
-    held[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    held[0].read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 503");
+    // A body has ten seconds. Four calls of a token are let in at a time, in any order; the others wait, and are told so after thirty.
+    held.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    let mut told: Vec<[u8; 12]> = Vec::new();
+    wait_for("the bodies that were waited for", || {
+        held.retain_mut(|stream| {
+            let mut answer = [0; 12];
+            match stream.read(&mut answer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+                read => {
+                    assert_eq!(read.unwrap(), answer.len());
+                    told.push(answer);
+                    false
+                }
+            }
+        });
+        (told.len() >= 4).then_some(())
+    });
+    assert!(told[..4].iter().all(|answer| answer == b"HTTP/1.1 503"), "{told:?}");
 }
 
 /// A token for this reservation or session, made with `token`.
