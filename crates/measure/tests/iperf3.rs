@@ -231,11 +231,12 @@ fn a_server_of_iperf3_gets_and_gives_what_we_ask_for() {
         return;
     }
     let tcp = Iperf3Params { bytes: 3_000_000, block: Size::from_bytes(10_000), ..Iperf3Params::default() };
+    // As much as waits in the default buffer of iperf3 that is not on a processor, none of which is lost for that; and slower than such pauses.
     let udp = Iperf3Params {
         udp: true,
-        bytes: 600_000,
+        bytes: 80_000,
         block: Size::from_bytes(1000),
-        rate: Rate::from_bits_per_second(20_000_000),
+        rate: Rate::from_bits_per_second(2_000_000),
         ..Iperf3Params::default()
     };
     for params in [

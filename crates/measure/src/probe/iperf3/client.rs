@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const TICK: Duration = Duration::from_millis(10);
 /// How long the server may take to answer and to send its results when somebody waits for the end (Ctrl-C).
 const LAST_WORDS: Duration = Duration::from_millis(1500);
-/// How long the first words of a stream of datagrams wait for their answer, and how often they are said.
+/// How long the first words of a stream of datagrams wait for their answer, and from how many ports they are said.
 const ANSWER: Duration = Duration::from_secs(1);
 const TRIES: usize = 5;
 /// How long the end may wait for what is in the send buffer.
@@ -108,6 +108,42 @@ pub fn run(
     Ok(report)
 }
 
+/// Sockets from which the first words of a stream were said and not answered yet, the earliest first.
+///
+/// They are never said twice from one port: a server of iperf3 that has heard them takes what comes from there for data, with whatever
+/// number it reads in it. An answer that is late is that of a later stream.
+#[derive(Debug, Default)]
+struct Greeted(Vec<UdpSocket>);
+
+impl Greeted {
+    /// The next stream: the socket that is answered next.
+    fn stream(&mut self, to: SocketAddr, buffer: Size) -> io::Result<UdpSocket> {
+        for _ in 0..TRIES {
+            let socket = peer::to(to)?;
+            tune::set_receive_buffer(&socket, buffer);
+            socket.set_read_timeout(Some(TICK))?;
+            socket.send(&HELLO)?;
+            self.0.push(socket);
+            let until = Instant::now() + ANSWER;
+            while Instant::now() < until {
+                if let Some(at) = self.0.iter().position(is_answered) {
+                    return Ok(self.0.remove(at));
+                }
+            }
+        }
+        let text =
+            format!("udp://{to}: no answer to the first datagram{}", Hint("check that firewalls allow UDP"));
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+}
+
+/// Whether the server has answered on this socket; waits for it for a moment.
+fn is_answered(socket: &UdpSocket) -> bool {
+    let mut buffer = [0; 64];
+    // Anything else that comes is no matter, and a wait may end early.
+    socket.recv(&mut buffer).is_ok_and(|length| is_answer(&buffer[..length]))
+}
+
 struct Client<'a> {
     control: Control,
     options: &'a Iperf3ClientOptions,
@@ -181,7 +217,7 @@ impl<'a> Client<'a> {
     }
 
     fn streams(&self, stop: &AtomicBool) -> Result<Sockets, Iperf3Error> {
-        let mut sockets = Sockets::new(self.params.udp);
+        let (mut sockets, mut greeted) = (Sockets::new(self.params.udp), Greeted::default());
         let mut setup = setup(&self.params);
         setup.source = self.options.source;
         for _ in 0..self.params.connections() {
@@ -195,30 +231,13 @@ impl<'a> Client<'a> {
                     stream.write_all(&self.cookie).map_err(Iperf3Error::control)?;
                     streams.push(stream);
                 }
-                Sockets::Udp(streams) => streams.push(self.greet().map_err(Iperf3Error::Stream)?),
-            }
-        }
-        Ok(sockets)
-    }
-
-    /// Say the first words, and wait for the answer.
-    fn greet(&self) -> io::Result<UdpSocket> {
-        let socket = peer::to(self.options.to)?;
-        tune::set_receive_buffer(&socket, self.params.window.unwrap_or(Size::from_bytes(BUFFER)));
-        socket.set_read_timeout(Some(ANSWER))?;
-        let mut buffer = [0; 64];
-        for _ in 0..TRIES {
-            socket.send(&HELLO)?;
-            while let Ok(length) = socket.recv(&mut buffer) {
-                if is_answer(&buffer[..length]) {
-                    return Ok(socket);
+                Sockets::Udp(streams) => {
+                    let buffer = self.params.window.unwrap_or(Size::from_bytes(BUFFER));
+                    streams.push(greeted.stream(self.options.to, buffer).map_err(Iperf3Error::Stream)?);
                 }
             }
         }
-        let to = self.options.to;
-        let text =
-            format!("udp://{to}: no answer to the first datagram{}", Hint("check that firewalls allow UDP"));
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        Ok(sockets)
     }
 
     /// Until it is done, or stopped; then tell the server. What was heard after that is given back: nothing, if it does not answer.
@@ -351,6 +370,33 @@ mod tests {
             moved
         });
         (at, run)
+    }
+
+    /// A server whose answer comes after a second takes all else from that port for data.
+    #[test]
+    fn first_words_are_said_once_from_a_port_and_a_late_answer_counts() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let run = std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            let mut hear =
+                || server.recv_from(&mut buffer).map(|(length, from)| (buffer[..length].to_vec(), from));
+            let (first, second) = (hear().unwrap(), hear().unwrap());
+            assert!(first.0 == HELLO && second.0 == HELLO && first.1 != second.1);
+            for (_, from) in [&first, &second] {
+                server.send_to(&super::super::datagram::REPLY, from).unwrap();
+            }
+            // Until a datagram of another kind, which the client sends behind all it says.
+            let rest: Vec<_> = std::iter::from_fn(|| hear().ok().filter(|said| said.0 != b"end")).collect();
+            (first.1, second.1, rest)
+        });
+        let mut greeted = Greeted::default();
+        let one = greeted.stream(to, Size::from_bytes(1 << 20)).unwrap();
+        let two = greeted.stream(to, Size::from_bytes(1 << 20)).unwrap();
+        two.send(b"end").unwrap();
+        let (first, second, rest) = run.join().unwrap();
+        assert_eq!((one.local_addr().unwrap(), two.local_addr().unwrap()), (first, second));
+        assert!(rest.iter().all(|(_, from)| ![first, second].contains(from)), "{rest:?}");
     }
 
     fn run_and_stop(at: SocketAddr) -> (Result<Iperf3Report, Iperf3Error>, Duration) {
