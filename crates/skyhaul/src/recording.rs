@@ -60,7 +60,7 @@ pub use report::{
     DatastreamReport, DiskState, DiskStatus, Event, Latency, RecordingReport, SpaceReport, in_words,
 };
 pub use skyhaul_core::wire::FrameSeen;
-pub use verify::judge::{DatastreamCheck, HeapsCheck};
+pub use verify::judge::{DatastreamCheck, HeapsCheck, UncountedFile};
 pub use verify::repair::{Prover, unverified_chunks};
 pub use verify::repair::{Repaired, repair};
 pub use verify::{CheckOptions, CheckReport, Frames};

@@ -68,6 +68,11 @@ fn verdict(report: &CheckReport) -> String {
     } else {
         add(ledger.never_received, "was never received", "were never received");
     }
+    let uncounted = report.datastreams.iter().map(uncounted_frames).fold(0, u64::saturating_add);
+    if uncounted > 0 {
+        let frames = print::counted(uncounted, "frame");
+        never.push_str(&format!("; what is missing among {frames} cannot be counted"));
+    }
     let of = |kind| report.datastreams.iter().filter(move |d| objects(d) == kind);
     for kind in [Objects::Heaps, Objects::Events] {
         let incomplete: u64 = of(kind).filter_map(|d| Some(d.heaps?.incomplete)).sum();
@@ -87,6 +92,11 @@ fn verdict(report: &CheckReport) -> String {
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
     }
+}
+
+/// Frames among which more may be missing than is counted.
+fn uncounted_frames(datastream: &DatastreamCheck) -> u64 {
+    datastream.uncounted.iter().map(|file| file.frames).fold(0, u64::saturating_add)
 }
 
 /// What is irregular, in words after `before`.
@@ -181,5 +191,6 @@ fn frames_line(d: &DatastreamCheck) -> String {
     add(ledger.discarded, "received and discarded");
     add(ledger.damaged, "gone or damaged");
     add(ledger.unverified, "not verified");
+    add(uncounted_frames(d), "among which it is not known what is missing");
     line + "\n"
 }

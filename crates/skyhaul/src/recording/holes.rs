@@ -7,8 +7,9 @@
 //!   holes                     3..7                B 18, A 19, B 19, A 20
 //! ```
 //!
-//! Places exist where the rate has whole frames in a second, or headers count frames from 1970, and all frames lie in the order
-//! of their times, threads within a time always in the same order. The same places give what is missing between two files.
+//! Places exist where the rate has whole frames in a second, headers count frames from 1970, or all frames are of one second, and where
+//! all frames lie in the order of their times, threads within a time always in the same order. The same places give what is missing
+//! between two files. Without them, nothing says what is missing ([`Uncounted`]).
 
 use crate::frames::stream_format;
 use crate::recording::contents::Rate;
@@ -67,8 +68,10 @@ pub(in crate::recording) fn rate_of(about: &Datastream, trace: &Trace) -> Option
 /// Where the frames of a stream lie in it, by their headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Places {
-    /// Whole frames in a second; `None` if the headers count frames from 1970.
+    /// Whole frames in a second; `None` if it is not known, or the headers count frames from 1970.
     rate: Option<i128>,
+    /// The second whose frames have places where nothing else gives them any.
+    second: i64,
     /// The threads, in the order in which they take turns.
     order: Vec<u16>,
 }
@@ -78,19 +81,30 @@ impl Places {
     fn learn(trace: &Trace, rate: Rate, lanes: u64) -> Option<Places> {
         let rate = rate.get().filter(|&(_, seconds)| seconds == 1).map(|(frames, _)| i128::from(frames));
         let order = order(trace, usize::try_from(lanes).unwrap_or(usize::MAX))?;
-        Some(Places { rate, order })
+        let [(first, _), _] = trace.ends()?;
+        Some(Places { rate, second: first.time.unix_seconds, order })
     }
 
     /// The place of a frame; `before`: those of its thread before its second, if its header gives that.
     fn place(&self, time: &FrameTime, before: Option<i64>) -> Option<i128> {
         let turn = self.order.iter().position(|thread| *thread == time.thread)?;
+        Some(self.number(time, before)? * self.order.len() as i128 + turn as i128)
+    }
+
+    /// The number of a frame among those of its thread.
+    fn number(&self, time: &FrameTime, before: Option<i64>) -> Option<i128> {
         let frame = i128::from(time.frame);
-        let number = match (before, self.rate) {
-            (Some(before), _) => i128::from(before) + frame,
-            (None, Some(rate)) if frame < rate => i128::from(time.unix_seconds) * rate + frame,
-            (None, _) => return None,
-        };
-        Some(number * self.order.len() as i128 + turn as i128)
+        match (before, self.rate) {
+            (Some(before), _) => Some(i128::from(before) + frame),
+            (None, Some(rate)) if frame < rate => Some(i128::from(time.unix_seconds) * rate + frame),
+            (None, None) if time.unix_seconds == self.second => Some(frame),
+            (None, _) => None,
+        }
+    }
+
+    /// Whether frames are numbered from the same one.
+    fn continues(&self, other: &Places) -> bool {
+        self.rate == other.rate && (self.rate.is_some() || self.second == other.second)
     }
 
     /// What is missing in a file; `None` if its frames do not lie in the order of their places.
@@ -129,11 +143,42 @@ pub(in crate::recording) struct Found {
     pub(in crate::recording) holes: Holes,
     /// Frames between the end of the file before it and its first one, if both are known.
     pub(in crate::recording) before: Option<u64>,
+    /// Why it is not known what is missing within it, if its frames have times.
+    pub(in crate::recording) uncounted: Option<Uncounted>,
+}
+
+/// Why nobody can count what is missing among the frames of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recording) enum Uncounted {
+    /// They do not lie in the order of their times, with the threads in the same order at each.
+    Unordered,
+    /// The frame rate is not known, or a frame number disproves it.
+    NoRate,
+    /// There are more pieces of them than are kept.
+    Scattered,
+    /// Some are no frames.
+    Invalid,
+    /// They are of another time than the file's place in the stream.
+    Misplaced,
+}
+
+impl Uncounted {
+    /// In words, of `frames` frames.
+    pub(in crate::recording) fn words(self, frames: u64) -> String {
+        let why = match self {
+            Uncounted::Unordered => "they lie in no order",
+            Uncounted::NoRate => "their rate is not known",
+            Uncounted::Scattered => "they lie in too many pieces",
+            Uncounted::Invalid => "some are invalid",
+            Uncounted::Misplaced => "their times do not fit the place of the file",
+        };
+        format!("what is missing among its {frames} frames cannot be counted: {why}")
+    }
 }
 
 impl FilePlaces {
     /// The next file of a stream of `lanes` threads, of so many frames, some of which may be left out of it: `at` gives the place in
-    /// the file as it would be with them. Nothing is found where frames have no places.
+    /// the file as it would be with them. Where frames have no places, the reason is found.
     pub(in crate::recording) fn file(
         &mut self,
         trace: &Trace,
@@ -141,17 +186,27 @@ impl FilePlaces {
         frames: u64,
         at: impl Fn(u64) -> u64,
     ) -> Found {
-        let end = self.next.take();
-        let Some([first, last]) = trace.ends().filter(|_| trace.left_out() == 0) else {
-            return Found::default();
-        };
+        let mut end = self.next.take();
+        let uncounted = |why| Found { uncounted: Some(why), ..Found::default() };
+        let Some([first, last]) = trace.ends() else { return Found::default() };
+        if trace.left_out() > 0 {
+            return uncounted(Uncounted::Scattered);
+        }
         let mut holes = self.places.as_ref().and_then(|places| places.holes(trace));
         if holes.is_none() {
             // The threads may take turns in another order from here on.
-            self.places = Places::learn(trace, rate, lanes);
+            let learned = Places::learn(trace, rate, lanes);
+            end = end
+                .filter(|_| self.places.as_ref().zip(learned.as_ref()).is_some_and(|(a, b)| a.continues(b)));
+            self.places = learned;
             holes = self.places.as_ref().and_then(|places| places.holes(trace));
         }
-        let (Some(holes), Some(places)) = (holes, &self.places) else { return Found::default() };
+        let Some(places) = &self.places else { return uncounted(Uncounted::Unordered) };
+        let Some(holes) = holes else {
+            let is_numbered =
+                trace.frames().all(|(seen, before)| places.number(&seen.time, before).is_some());
+            return uncounted(if is_numbered { Uncounted::Unordered } else { Uncounted::NoRate });
+        };
         let place = |(seen, before): (Sighting, _)| {
             Some(places.place(&seen.time, before)? - i128::from(at(seen.place)))
         };
@@ -159,7 +214,7 @@ impl FilePlaces {
         let begin = place(first);
         self.next = place(last).map(|begin| begin + i128::from(frames));
         let before = end.zip(begin).and_then(|(end, begin)| u64::try_from(begin - end).ok());
-        Found { holes, before }
+        Found { holes, before, uncounted: None }
     }
 
     /// Frames from the end of the last file to one with this header.

@@ -265,8 +265,9 @@ struct Job<'a> {
 impl Job<'_> {
     fn cutter(&self, options: &CheckOptions<'_>) -> Option<Cutter> {
         let about = self.about?;
-        // Without a record, only its frames can verify it.
-        let looks = options.frames.is_some() || self.entry.record.is_none();
+        // Without a recorder's record, only its frames can verify it, or say what is missing among them.
+        let looks =
+            options.frames.is_some() || self.entry.record.as_ref().is_none_or(|record| record.adopted);
         let reader = || options.frames.and_then(|frames| frames(about));
         match Cutter::of(self.about, options.verify).filter(|_| looks) {
             Some(Cutter::Frames(own)) => {

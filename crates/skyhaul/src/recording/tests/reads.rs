@@ -473,3 +473,96 @@ fn frames_that_are_missing_within_foreign_files_are_counted_and_filled() {
         read("adopted");
     }
 }
+
+/// Files of another program, without an index, each with these frames: `(number, thread)`.
+fn foreign_files(files: &[Vec<(u32, u32)>], frame: &Foreign) -> World {
+    let world = world(1);
+    let directory = world.disks[0].join("exp_st_no0001");
+    std::fs::create_dir_all(&directory).unwrap();
+    for (number, frames) in files.iter().enumerate() {
+        let bytes: Vec<u8> = frames.iter().flat_map(|&(n, thread)| frame(n, thread, false)).collect();
+        std::fs::write(directory.join(format!("exp_st_no0001.{number:08}")), bytes).unwrap();
+    }
+    world
+}
+
+/// Where frames have times but no places, each file is named with its frames, by `check` and after a repair: more may be missing.
+#[test]
+fn what_is_missing_among_frames_in_no_order_is_said_to_be_unknown() {
+    let both = |n: u32| [(n, 0), (n, 1)];
+    let in_order = |range: Range<u32>| range.flat_map(both).collect::<Vec<_>>();
+    // The threads change their order from one time to the next, and some frames are not there.
+    let mixed: Vec<(u32, u32)> = (500..750)
+        .filter(|n| n % 50 != 7)
+        .flat_map(|n| if n % 2 == 0 { both(n) } else { [(n, 1), (n, 0)] })
+        .collect();
+    let (count, mut back) = (mixed.len() as u64, in_order(750..1000));
+    back[100..].rotate_left(200);
+    let cases = [
+        (mixed.clone(), count, "they lie in no order", true),
+        (back, 500, "they lie in no order", true),
+        // Of another time than the files beside it: a record counts it as it is.
+        (in_order(100..350), 500, "their times do not fit the place of the file", false),
+    ];
+    for (odd, frames, why, stays) in cases {
+        let files = [in_order(0..250), in_order(250..500), odd, in_order(1000..1250)];
+        let world = foreign_files(&files, &foreign_vdif());
+        let said = |check: &CheckReport| {
+            assert_eq!((check.verdict, check.exit_code()), (Verdict::Unproven, 1));
+            let stream = &check.datastreams[0];
+            let of = |file: &UncountedFile| (file.number, file.frames);
+            assert_eq!(stream.uncounted.iter().map(of).collect::<Vec<_>>(), [(2, frames)], "{why}");
+            let text = format!("what is missing among its {frames} frames cannot be counted: {why}");
+            assert_eq!(stream.uncounted[0].why, text);
+            let path = world.disks[0].join("exp_st_no0001/exp_st_no0001.00000002");
+            let is_it = |finding: &&Finding| finding.text == text && finding.path.as_ref() == Some(&path);
+            assert_eq!(check.findings.iter().filter(is_it).count(), 1, "{:?}", check.findings);
+        };
+        said(&world.check());
+        let repaired = repair(&world.open()).unwrap();
+        assert_eq!(repaired.adopted, 4, "{repaired:?}");
+        if stays {
+            said(&world.check());
+        } else {
+            assert!(world.check().datastreams[0].uncounted.is_empty());
+        }
+    }
+    // In order, nothing is unknown.
+    let world = foreign_files(&[in_order(0..250), in_order(250..500)], &foreign_vdif());
+    assert!(world.check().datastreams[0].uncounted.is_empty());
+}
+
+/// Frames of one second have places, whether the rate is known or not; those of two have none without it.
+#[test]
+fn what_is_missing_within_a_second_is_counted_without_a_rate() {
+    let one = |numbers: &[u32]| numbers.iter().map(|&n| (n, 0)).collect::<Vec<_>>();
+    let first: Vec<u32> = (3..40).filter(|n| !(10..15).contains(n)).collect();
+    let world = foreign_files(&[one(&first), one(&(42..60).collect::<Vec<_>>())], &foreign_vdif());
+    let check = world.check();
+    let stream = &check.datastreams[0];
+    assert_eq!((stream.ledger.received, stream.ledger.never_received), (50, 7), "{:?}", check.findings);
+    assert!(stream.uncounted.is_empty(), "{:?}", stream.uncounted);
+    let mut reader =
+        world.open().reader(0, &ReadOptions { missing: Missing::Fill, ..<_>::default() }).unwrap();
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).unwrap();
+    let unit = foreign_vdif()(0, 0, false).len();
+    assert_eq!((bytes.len() / unit, reader.account().frames_filled()), (57, 7));
+    for (n, seen) in (3..60).zip(bytes.chunks_exact(unit)) {
+        let header = foreign_vdif()(n, 0, (10..15).contains(&n) || (40..42).contains(&n));
+        assert_eq!(seen[..16], header[..16], "{n}");
+    }
+    assert_eq!(repair(&world.open()).unwrap().adopted, 2);
+    let check = world.check();
+    assert_eq!(
+        (check.exit_code(), check.datastreams[0].ledger.never_received),
+        (0, 7),
+        "{:?}",
+        check.findings
+    );
+    // Its frames disprove the rate that the end of the second seems to give.
+    let world = foreign_files(&[one(&[3, 4, 50, 110, 111, 160, 203])], &foreign_vdif());
+    let check = world.check();
+    let why = &check.datastreams[0].uncounted[0].why;
+    assert!(check.exit_code() == 1 && why.ends_with("their rate is not known"), "{why}");
+}

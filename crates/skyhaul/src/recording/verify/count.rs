@@ -79,7 +79,7 @@ impl<'a> Count<'a> {
     ) -> Found {
         if !is_sound {
             self.files.interrupt();
-            return Found::default();
+            return Found { uncounted: seen.uncounted(), ..Found::default() };
         }
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         if meta.is_none()

@@ -3,6 +3,7 @@
 use crate::irregular::IrregularSummary;
 use crate::ledger::FrameLedger;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
+use crate::recording::holes::Found;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
 use crate::recording::plan;
@@ -43,6 +44,9 @@ pub struct DatastreamCheck {
     pub time_breaks: u64,
     /// Frames between chunks that never arrived.
     pub missing_between: u64,
+    /// Files of which nobody can say what is missing in them: they count as what they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncounted: Vec<UncountedFile>,
     /// Frames in the files that were read; packets of heaps or events.
     pub frames_seen: u64,
     /// The fate of all its frames, heaps or events.
@@ -69,6 +73,17 @@ impl DatastreamCheck {
     pub fn is_empty(&self) -> bool {
         self.chunks == 0 && self.ledger.expected() == 0 && self.gaps.is_empty() && self.lost.is_empty()
     }
+}
+
+/// A file without a recorder's record whose frames do not give what is missing among them, though they have times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncountedFile {
+    /// Its number.
+    pub number: u32,
+    /// Frames in it.
+    pub frames: u64,
+    /// The reason, in words.
+    pub why: String,
 }
 
 /// The heaps or events of a datastream.
@@ -220,6 +235,7 @@ impl StreamCheck<'_> {
                 Proof::Unknown { frames, invalid, missing }
             }
         };
+        self.uncounted(chunk, frames, (proof, &found));
         let (between, step) = self.count.chunk(chunk, (proof, &found), [first, last]);
         self.time(chunk, between, step);
         let told = self.times.as_mut().map(|times| times.chunk(&seen.trace, chunk.record.as_ref()));
@@ -227,6 +243,26 @@ impl StreamCheck<'_> {
             self.findings.add(verdict, path, text);
         }
         self.before = last;
+    }
+
+    /// Note a file in which more may be missing than is counted. Of those, a repair has made records, too.
+    fn uncounted(&mut self, chunk: &ChunkEntry, frames: u64, (proof, found): (Proof, &Found)) {
+        let known = match &chunk.record {
+            None if self.recording.state != State::Live => None,
+            Some(record) if record.adopted && proof == Proof::Sound => Some(&record.meta),
+            _ => return,
+        };
+        let left_out = known.map_or(u64::MAX, |meta| if meta.packed { meta.missing_units() } else { 0 });
+        let why = match found.uncounted {
+            Some(why) => why.words(frames),
+            None if found.holes.frames > left_out => {
+                let more = found.holes.frames - left_out;
+                format!("{more} frames among its {frames} never arrived, and are not in its record")
+            }
+            None => return,
+        };
+        self.findings.add(Verdict::Unproven, Some(&chunk.path), why.clone());
+        self.sum.uncounted.push(UncountedFile { number: chunk.number, frames, why });
     }
 
     /// Note a chunk that no index knows; many in a row are one finding.
