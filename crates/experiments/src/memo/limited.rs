@@ -58,6 +58,14 @@ struct Row<'a> {
 pub fn run(options: &LimitedOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<LimitedRow>> {
     // An error here comes before anything runs, and the description is known even without results.
     let how = Limit::new(options.share, options.cpus.1)?.describe();
+    // A mistake in a command line is told before minutes are spent on the others.
+    if let Some(&packet) = options.packets.first() {
+        for candidate in options.candidates.iter().filter(|candidate| !candidate.reports) {
+            if options.stop.unless_set(open(options, candidate, packet))?.is_none() {
+                return Ok(Vec::new());
+            }
+        }
+    }
     let mut rows: Vec<Row<'_>> = options.packets.iter().flat_map(|&packet| all(options, packet)).collect();
     'rounds: for round in 1..=options.rounds.max(1) {
         for row in &mut rows {
@@ -147,9 +155,7 @@ fn trial(
     rate: u64,
 ) -> io::Result<LimitedTrial> {
     let networks = options.networks.as_ref();
-    let at = SocketAddr::new(options.address, free_port(options)?);
-    let mut receiver = start(options, candidate, packet, at)?;
-    wait_until_open(options, candidate, &mut receiver, at.port())?;
+    let (mut receiver, at) = open(options, candidate, packet)?;
     let live: OnceLock<Arc<Stream>> = OnceLock::new();
     let (mut trial, heaps) = std::thread::scope(|scope| {
         let work = || {
@@ -179,6 +185,18 @@ fn trial(
 
 fn complete(report: &ReceiveReport) -> u64 {
     report.objects.values().map(|counts| counts.complete).sum()
+}
+
+/// Start the candidate, and wait until it listens.
+fn open(
+    options: &LimitedOptions,
+    candidate: &ReceiverCommand,
+    packet: usize,
+) -> io::Result<(Program, SocketAddr)> {
+    let at = SocketAddr::new(options.address, free_port(options)?);
+    let mut receiver = start(options, candidate, packet, at)?;
+    wait_until_open(options, candidate, &mut receiver, at.port())?;
+    Ok((receiver, at))
 }
 
 fn start(
