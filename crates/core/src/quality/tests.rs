@@ -132,11 +132,15 @@ fn counts(coded: Coded, payloads: &[Vec<u8>]) -> Vec<Vec<u64>> {
     let shown = bits.min(8);
     let mut counts = vec![vec![0; 1 << shown]; channels];
     for payload in payloads {
-        for n in 0..payload.len() * 8 / bits {
-            let bit = |k: usize| u32::from(payload[(n * bits + k) / 8] >> ((n * bits + k) % 8) & 1);
-            let code = (0..bits).fold(0, |code, k| code | bit(k) << k) >> (bits - shown);
+        let bit = |k: usize| u32::from(payload[k / 8] >> (k % 8) & 1);
+        let (mut channel, mut at) = (0, 0);
+        while at + bits <= payload.len() * 8 {
+            // The highest bits are shown.
+            let code = (at + bits - shown..at + bits).rev().fold(0, |code, k| code << 1 | bit(k));
             let code = if coding == Coding::SignMagnitude(2) { (code & 1) << 1 | code >> 1 } else { code };
-            counts[n % channels][code as usize] += 1;
+            counts[channel][code as usize] += 1;
+            channel = if channel + 1 == channels { 0 } else { channel + 1 };
+            at += bits;
         }
     }
     counts
@@ -237,12 +241,13 @@ fn exchanged_bytes_are_named() {
         for (bits, channels) in [(1, 1), (2, 1), (2, 2), (4, 1), (8, 1), (16, 1)] {
             for taps in [SHAPES[1], SHAPES[2]] {
                 let station = Station { bits, channels, taps: taps.to_vec(), ..long(100 + seed) };
+                let right = station.payloads();
                 for (bytes, order) in orders {
                     // A complete sample that fills the word has no neighbours in it.
                     if bits as usize * channels >= bytes * 8 && bits < 16 {
                         continue;
                     }
-                    let mut payloads = station.payloads();
+                    let mut payloads = right.clone();
                     each_word(&mut payloads, bytes);
                     let found = judged(station.coded(), &payloads);
                     let named = found
@@ -260,7 +265,8 @@ fn reversed_bits_and_exchanged_sign_and_magnitude_are_named() {
     for seed in 0..5 {
         for taps in [SHAPES[1], SHAPES[2]] {
             let station = Station { taps: taps.to_vec(), gain_db: seed as f64 - 2.0, ..long(200 + seed) };
-            let mut payloads = station.payloads();
+            let right = station.payloads();
+            let mut payloads = right.clone();
             payloads.iter_mut().flatten().for_each(|octet| *octet = octet.reverse_bits());
             let found = judged(station.coded(), &payloads);
             assert!(
@@ -268,7 +274,7 @@ fn reversed_bits_and_exchanged_sign_and_magnitude_are_named() {
                 "{found:?}"
             );
 
-            let mut payloads = station.payloads();
+            let mut payloads = right.clone();
             payloads
                 .iter_mut()
                 .flatten()
@@ -277,7 +283,7 @@ fn reversed_bits_and_exchanged_sign_and_magnitude_are_named() {
             assert!(matches!(found[..], [QualityFinding::SignMagnitude { .. }]), "{found:?}");
             // And the other way: samples of Mark 5B are right as what they are, and wrong as VDIF's.
             assert!(judged(coded(Coding::SignMagnitude(2), 1), &payloads).is_empty());
-            let found = judged(coded(Coding::SignMagnitude(2), 1), &station.payloads());
+            let found = judged(coded(Coding::SignMagnitude(2), 1), &right);
             assert!(matches!(found[..], [QualityFinding::SignMagnitude { .. }]), "{found:?}");
         }
     }
@@ -287,7 +293,9 @@ fn reversed_bits_and_exchanged_sign_and_magnitude_are_named() {
 fn wrong_bits_per_sample_are_named() {
     for seed in 0..4 {
         for gain_db in [-2.0, 0.0, 2.0] {
-            let station = |bits| Station { bits, gain_db, taps: vec![1.0], ..long(300 + seed) };
+            let station = |bits| Station { bits, gain_db, taps: vec![1.0], ..long(300 + seed) }.payloads();
+            let stations: Vec<_> = [1, 2, 4, 8, 16].map(station).into();
+            let station = |bits: u32| &stations[bits.ilog2() as usize];
             let mistakes = [
                 (2, 1),
                 (2, 3),
@@ -307,12 +315,12 @@ fn wrong_bits_per_sample_are_named() {
                 if found == 2 && gain_db > 1.0 {
                     continue;
                 }
-                let all = judged(coded(Coding::Offset(stated), 1), &station(found).payloads());
+                let all = judged(coded(Coding::Offset(stated), 1), station(found));
                 let expected = QualityFinding::BitsPerSample { stated, found };
                 assert!(all.contains(&expected), "{found} as {stated} at {gain_db} dB: {all:?}");
             }
             // One bit as two: the states are even, as are those of random bits.
-            let all = judged(coded(Coding::Offset(2), 1), &station(1).payloads());
+            let all = judged(coded(Coding::Offset(2), 1), station(1));
             assert_eq!(names(&all), ["flat_states"], "{all:?}");
         }
     }
