@@ -9,7 +9,7 @@ use crate::frames;
 use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
-use crate::recording::holes::{FilePlaces, Found, rate_of};
+use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use crate::recording::verify::file::Seen;
@@ -79,7 +79,7 @@ impl<'a> Count<'a> {
     ) -> Found {
         if !is_sound {
             self.files.interrupt();
-            return Found { uncounted: seen.uncounted(), ..Found::default() };
+            return Found { uncounted: uncounted(seen), ..Found::default() };
         }
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         if meta.is_none()
@@ -225,6 +225,16 @@ impl<'a> Count<'a> {
         }
         (ledger, wrong)
     }
+}
+
+/// Why it is not known what is missing among the frames of a file whose headers do not prove it; `None` if none of them has a time.
+fn uncounted(seen: &Seen) -> Option<Uncounted> {
+    seen.trace.ends().filter(|_| seen.error.is_none())?;
+    Some(match (seen.illegal, seen.goes_back) {
+        (0, true) => Uncounted::Unordered,
+        (0, false) => Uncounted::Misplaced,
+        _ => Uncounted::Invalid,
+    })
 }
 
 fn add(to: &mut u64, n: u64) {

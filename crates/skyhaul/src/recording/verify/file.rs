@@ -12,7 +12,6 @@
 use crate::frames::{self, FrameReader, FramesOf};
 use crate::recording::asked::{self, DiskCall};
 use crate::recording::contents::Time;
-use crate::recording::holes::{Uncounted, mark};
 use crate::recording::index::record::{ChunkRecord, Datastream};
 use skyhaul_core::pattern;
 use skyhaul_core::placement::{Key, Placement};
@@ -284,7 +283,7 @@ impl Seen {
     pub(super) fn add_frame(&mut self, frame: FrameSeen) {
         let place = self.frames;
         self.frames += 1;
-        self.filled += mark(&mut self.filled_at, place, frame.filled);
+        self.filled += crate::recording::holes::mark(&mut self.filled_at, place, frame.filled);
         if let Some((unix_seconds, number)) = frame.time.filter(|_| frame.illegal.is_none() && !frame.filled)
         {
             let time = FrameTime { unix_seconds, frame: number, thread: frame.thread };
@@ -316,16 +315,6 @@ impl Seen {
             return Err(format!("its CRC-32C is {is:08x}, but its index record says {was:08x}"));
         }
         Ok(())
-    }
-
-    /// Why it is not known what is missing among the frames of a file whose headers do not prove it; `None` if none of them has a time.
-    pub(in crate::recording) fn uncounted(&self) -> Option<Uncounted> {
-        self.trace.ends().filter(|_| self.error.is_none())?;
-        Some(match (self.illegal, self.goes_back) {
-            (0, true) => Uncounted::Unordered,
-            (0, false) => Uncounted::Misplaced,
-            _ => Uncounted::Invalid,
-        })
     }
 
     /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
