@@ -49,7 +49,11 @@ impl Place {
 
     #[track_caller]
     pub(crate) fn start(&self, more: &str) -> Running {
-        let mut job = Job::start(&self.line(more));
+        self.listening(Job::start(&self.line(more)))
+    }
+
+    #[track_caller]
+    fn listening(&self, mut job: Job) -> Running {
         let api = wait_for("the balancer to listen", || {
             let said = job.stderr();
             if let Some((_, api)) = said.lines().find_map(|line| line.split_once("control plane on ")) {
@@ -534,13 +538,12 @@ fn a_new_operators_token_revokes_what_the_former_one_gave_out() {
 /// The service has as many descriptors as it may, so that connections do not take those that it needs.
 #[test]
 fn it_may_open_as_many_files_as_the_system_allows() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let place = Place::new();
-    // As most systems start programs. What is started meanwhile by other tests has no need of more.
-    let before = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(1024), ..before }).unwrap();
-    let running = place.start(&format!("--state {}", place.path("state.db").display()));
-    setrlimit(Resource::Nofile, before).unwrap();
+    // As most systems start programs.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 1024; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_skyhaul")]);
+    command.args(place.line(&format!("--state {}", place.path("state.db").display())));
+    let running = place.listening(Job::of(command));
     let forwards = plane_of(running.job.pid());
     for pid in [Pid::from_raw(running.job.pid() as i32).unwrap(), forwards] {
         let text = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_pid())).unwrap();
