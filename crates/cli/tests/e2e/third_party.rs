@@ -292,7 +292,9 @@ pub(crate) fn ranged(head: &str, data: &[u8], more: &str) -> Vec<u8> {
             .into_bytes();
     };
     let (from, to) = range.lines().next().unwrap().split_once('-').unwrap();
-    let part = &data[from.parse().unwrap()..=to.parse().unwrap()];
+    // As much of it as there is.
+    let to = to.parse::<usize>().unwrap().min(size - 1);
+    let part = &data[from.parse().unwrap()..=to];
     let head = format!(
         "HTTP/1.1 206 Partial\r\n{more}Content-Range: bytes {from}-{to}/{size}\r\nContent-Length: {}\r\n\r\n",
         part.len()
