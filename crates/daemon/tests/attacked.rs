@@ -327,7 +327,7 @@ fn bodies_that_never_end_keep_nobody_waiting() {
         let (path, state) = (format!("/sessions/{}/state", other.session), json!({"isReady": true}));
         assert_eq!(site.ask("POST", &path, &other.token, &state).0, 200);
     });
-    // A body has ten seconds. Four calls of a token are let in at a time, in any order; the others wait, and are told so after thirty.
+    // A body has ten seconds. Four calls of a token are let in at a time, in any order; the others wait, and get 429 after thirty.
     held.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     let mut told: Vec<[u8; 12]> = Vec::new();
     wait_for("the bodies that were waited for", || {

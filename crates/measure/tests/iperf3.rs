@@ -231,7 +231,7 @@ fn a_server_of_iperf3_gets_and_gives_what_we_ask_for() {
         return;
     }
     let tcp = Iperf3Params { bytes: 3_000_000, block: Size::from_bytes(10_000), ..Iperf3Params::default() };
-    // As much as waits in the default buffer of iperf3 that is not on a processor, none of which is lost for that; and slower than such pauses.
+    // No more than fits in the default socket buffer of an iperf3 that has no processor for a while, so that it loses none.
     let udp = Iperf3Params {
         udp: true,
         bytes: 80_000,

@@ -100,10 +100,10 @@ impl LineLog {
     /// # Errors
     /// Why the disk took not all.
     pub fn write(&mut self, line: &str) -> io::Result<()> {
-        let mut octets = Vec::with_capacity(line.len() + 1);
-        octets.extend(line.bytes().filter(|&octet| octet != b'\n'));
-        octets.push(b'\n');
-        self.write_text(octets)
+        let mut text = Vec::with_capacity(line.len() + 1);
+        text.extend(line.bytes().filter(|&byte| byte != b'\n'));
+        text.push(b'\n');
+        self.write_text(text)
     }
 
     /// Writes lines, each with its line feed, in one call. If the disk does not take all of them, they wait, and count as one in the limit.
@@ -111,7 +111,7 @@ impl LineLog {
     /// # Errors
     /// Why the disk took not all.
     pub fn write_text(&mut self, text: Vec<u8>) -> io::Result<()> {
-        let lines = text.iter().filter(|&&octet| octet == b'\n').count() as u64;
+        let lines = text.iter().filter(|&&byte| byte == b'\n').count() as u64;
         self.waiting.push_back((text, lines));
         self.counts.waiting += lines;
         let done = self.flush();
@@ -261,7 +261,7 @@ fn end_of_lines(file: &mut &File, size: u64) -> io::Result<u64> {
         block.resize((end - from) as usize, 0);
         file.seek(SeekFrom::Start(from))?;
         file.read_exact(&mut block)?;
-        if let Some(at) = block.iter().rposition(|&octet| octet == b'\n') {
+        if let Some(at) = block.iter().rposition(|&byte| byte == b'\n') {
             return Ok(from + at as u64 + 1);
         }
         end = from;

@@ -134,7 +134,7 @@ fn plain_load(of: &mut Accounted) -> u64 {
     of.ask("OPTIONS /exp", &[], b"", 200);
     of.ask("FROB%1b /exp", &[], b"", 405);
     of.ask("GET /exp/%1b%5b2J%0aforged", &[], b"", 400);
-    // A client that has nothing but a proxy asks for a macaroon; one that has a macaroon shows it.
+    // A client with only a proxy asks for a macaroon; one with a macaroon shows it.
     let said = of.ask_as(
         "X: 1",
         "POST /exp/f",

@@ -1,4 +1,4 @@
-//! What this server has answered: one account of requests, of which the log and `/metrics` are made.
+//! One account of the requests that this server has answered. The log and `/metrics` are both made from it.
 //!
 //! ```text
 //!   request ─▶ RequestEntry: who, status, copy; bytes as they pass ─▶ dropped, when the reply and the copy are over ─▶ sums, one line

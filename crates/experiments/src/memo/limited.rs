@@ -58,7 +58,7 @@ struct Row<'a> {
 pub fn run(options: &LimitedOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<LimitedRow>> {
     // An error here comes before anything runs, and the description is known even without results.
     let how = Limit::new(options.share, options.cpus.1)?.describe();
-    // A mistake in a command line is told before minutes are spent on the others.
+    // A mistake in a command line shows before minutes are spent on the others.
     if let Some(&packet) = options.packets.first() {
         for candidate in options.candidates.iter().filter(|candidate| !candidate.reports) {
             if options.stop.unless_set(open(options, candidate, packet))?.is_none() {

@@ -56,7 +56,7 @@ pub struct HeapLayout {
     own: [u8; 4],
     /// The most pointers of a packet, but for null ones at the end of those that have more than [`MOST_ITEMS`].
     items: u8,
-    /// Pointers of a packet that is padded with null ones. 0: there are none.
+    /// Number of pointers of a padded packet; 0 if no packet is padded.
     padded: u16,
 }
 
@@ -244,8 +244,8 @@ impl HeapLayout {
         (Spead::LEN + 8 * usize::from(self.items)) as u32
     }
 
-    /// The whole head of a padded packet, of which the log has [`head_bytes`](Self::head_bytes): written to `whole`. `None`: nothing
-    /// is missing.
+    /// The whole head of a padded packet, written to `whole`. The log has its first [`head_bytes`](Self::head_bytes) bytes; the rest are
+    /// null pointers. `None`: the log has all of it.
     #[inline]
     pub fn with_padding<'a>(&self, logged: &[u8], whole: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let pointers = logged.get(6..8).map(|count| u16::from_be_bytes([count[0], count[1]]))?;
