@@ -134,7 +134,11 @@ impl WriteClaim {
     /// # Errors
     /// The file system cannot be asked for its number.
     pub fn new(directory: &Path, file: &File) -> io::Result<Self> {
-        let number = file.metadata()?.dev();
+        Ok(Self::at(file.metadata()?.dev(), directory))
+    }
+
+    /// The same, by the number of the file system.
+    fn at(number: u64, directory: &Path) -> Self {
         lock(&DEVICES).of_recordings.insert(directory.to_owned(), number);
         let device = device(number);
         let mut state = lock(&device.state);
@@ -146,7 +150,7 @@ impl WriteClaim {
         }
         device.settle(&mut state);
         drop(state);
-        Ok(Self { device, number: claim })
+        Self { device, number: claim }
     }
 
     /// The recording has given the disk so many bytes that are not written, and this percentage of its memory is in use.
@@ -294,7 +298,10 @@ impl Drop for DiskTurn {
 /// # Errors
 /// A system error.
 pub fn read_at_in_turn(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut turn = DiskTurn::of(&file.metadata()?, (into.len() as u64).min(TURN_BYTES));
+    read_in_turn(DiskTurn::of(&file.metadata()?, (into.len() as u64).min(TURN_BYTES)), file, into, offset)
+}
+
+fn read_in_turn(mut turn: DiskTurn, file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     turn.wait();
     let most = if turn.is_shared() { into.len().min(TURN_BYTES as usize) } else { into.len() };
     file.read_at(&mut into[..most], offset)

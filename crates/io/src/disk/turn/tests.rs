@@ -2,6 +2,11 @@ use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
+/// The number of a file system that only this test uses: whatever else records or reads on this host has turns of its own.
+fn number_of_its_own(file: &File, test: u64) -> u64 {
+    file.metadata().unwrap().dev() ^ (u64::from(std::process::id()) << 32 | test << 28)
+}
+
 #[test]
 fn a_reader_waits_while_a_recording_writes_says_so_and_is_counted() {
     let directory = tempfile::tempdir().unwrap();
@@ -9,10 +14,14 @@ fn a_reader_waits_while_a_recording_writes_says_so_and_is_counted() {
     std::fs::write(&path, vec![7; 3 << 20]).unwrap();
     let file = File::open(&path).unwrap();
     let mut bytes = vec![0; 3 << 20];
+    let number = number_of_its_own(&file, 1);
+    let read = move |file: &File, into: &mut [u8]| {
+        read_in_turn(DiskTurn::at(number, 0, TURN_BYTES), file, into, 0).unwrap()
+    };
     // Nothing is recorded: all at once.
-    assert_eq!(read_at_in_turn(&file, &mut bytes, 0).unwrap(), bytes.len());
-    let claim = WriteClaim::new(directory.path(), &file).unwrap();
-    assert_eq!(read_at_in_turn(&file, &mut bytes, 0).unwrap(), TURN_BYTES as usize);
+    assert_eq!(read(&file, &mut bytes), bytes.len());
+    let claim = WriteClaim::at(number, directory.path());
+    assert_eq!(read(&file, &mut bytes), TURN_BYTES as usize);
     claim.set(1, 90);
     let before = turn_counts(directory.path());
     let said = Arc::<AtomicU64>::default();
@@ -22,7 +31,7 @@ fn a_reader_waits_while_a_recording_writes_says_so_and_is_counted() {
             let _ = of_thread.fetch_add(1, Ordering::SeqCst);
         });
         let mut bytes = vec![0; 4096];
-        read_at_in_turn(&file, &mut bytes, 0).unwrap();
+        read(&file, &mut bytes);
         done.send(bytes[0]).unwrap();
     });
     while said.load(Ordering::SeqCst) < 2 {
@@ -42,8 +51,7 @@ fn a_reader_waits_while_a_recording_writes_says_so_and_is_counted() {
 fn a_turn_that_is_given_up_is_not_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let file = tempfile::tempfile_in(directory.path()).unwrap();
-    // A file system of its own, as far as turns go.
-    let number = file.metadata().unwrap().dev() ^ 0xffff_0000;
+    let number = number_of_its_own(&file, 2);
     let device = device(number);
     lock(&device.state).own.insert(9, WriteDemand { recordings: 1, pending_bytes: 0, memory_percent: 0 });
     let ask = || DiskTurn::at(number, 0, 4 << 20);
