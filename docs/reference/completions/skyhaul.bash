@@ -6544,7 +6544,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-o -q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --output-file --incomplete --list --work --verify --build --build-timeout --build-window --build-memory --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --json --quiet --config --show-config --help --version"
+            opts="-o -q -h -V --listen --pcap --from --max-streams --forward --duration --idle --end-with-connections --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --output-file --incomplete --list --work --verify --build --build-timeout --build-window --build-memory --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6844,7 +6844,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --end-with-connections --disk --scan --schedule --schedule-station --exists --reserve --space-alarm --sync --disk-engine --no-fill --no-quality --phase-cal --disk-faults --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --end-with-connections --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --disk --scan --schedule --schedule-station --exists --reserve --space-alarm --sync --disk-engine --no-fill --no-quality --phase-cal --disk-faults --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -216,12 +216,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l ports -d 'Nu
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l drain -d 'Longest time to wait for the last packets when leaving' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l certificate -d 'Trust the control plane\'s certificate if it is in this PEM file or signed by one in it (default: the system\'s authorities)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l end-with-connections -d 'Stop when the last TCP connection has closed. Only for tcp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l feedback -d 'Report to senders what arrives, for their `--rate auto`. Only for udp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a separate stream of each VDIF thread of a sender'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-partial-sets -d 'Keep incomplete sets of threads at the start and end of a stream (default: only whole sets, as VDIF readers expect)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l by-sender -d 'Tell heaps apart by sender as well as by counter, for senders that count independently'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l in-order -d 'Require the packets of a heap in order, as spead2 does by default'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l end-with-connections -d 'Stop when the last TCP connection has closed. Only for tcp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l incomplete -d 'Write incomplete heaps and events too, with zeros in their gaps. Only with --output-file'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check every payload against what `send --pattern` sends'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l join -d 'Join a load balancer: register with its control plane, report this receiver\'s backlog, and leave at the end. Only for EJFAT events'
@@ -357,12 +357,12 @@ plain\t'pwrite'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l phase-cal -d 'Phase-cal tones that every channel must have: their spacing, and where in the band the first is, like 1MHz or 5MHz@10kHz (default: tones that were there must stay). Only for frames' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Inject faults into a disk: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l end-with-connections -d 'Stop when the last TCP connection has closed. Only for tcp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l feedback -d 'Report to senders what arrives, for their `--rate auto`. Only for udp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a separate stream of each VDIF thread of a sender'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l keep-partial-sets -d 'Keep incomplete sets of threads at the start and end of a stream (default: only whole sets, as VDIF readers expect)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l by-sender -d 'Tell heaps apart by sender as well as by counter, for senders that count independently'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l in-order -d 'Require the packets of a heap in order, as spead2 does by default'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l end-with-connections -d 'Stop when the last TCP connection has closed. Only for tcp:// addresses'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Write nothing for lost frames, instead of frames marked invalid. Only for frames'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-quality -d 'Do not look at the quality of the streams (states of samples, byte order, times, phase-cal tones). Only for frames'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'

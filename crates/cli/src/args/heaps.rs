@@ -1,6 +1,6 @@
 //! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
-use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, PEERS, RECORDING, SWEEP, TCP, to};
+use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, PEERS, RECORDING, SWEEP, to};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::core::control::ControlConfig;
@@ -208,9 +208,6 @@ pub(crate) struct HeapReceiveArgs {
     /// Ignore heaps with a smaller counter
     #[arg(long, value_name = "N", add = to(OBJECTS))]
     pub(crate) start_heap: Option<u64>,
-    /// Stop when the last TCP connection has closed
-    #[arg(long, add = to(OBJECTS).and(TCP))]
-    pub(crate) end_with_connections: bool,
 }
 
 /// Which stop items end a stream.

@@ -73,6 +73,9 @@ pub(crate) struct ReceiveCommon {
     /// Stop after this long without a packet, once the first has arrived
     #[arg(long, value_name = "TIME", add = ALWAYS, help_heading = WHEN)]
     pub(crate) idle: Option<Span>,
+    /// Stop when the last TCP connection has closed
+    #[arg(long, add = to(TCP), help_heading = WHEN)]
+    pub(crate) end_with_connections: bool,
     /// Give up if no packet arrives within this time of the start
     #[arg(long, value_name = "TIME", add = ALWAYS, help_heading = WHEN)]
     pub(crate) wait: Option<Span>,

@@ -14,6 +14,7 @@ use skyhaul::io::memory::{
     Pool, PoolOptions, Prepared, default_block_bytes, default_bytes, default_event_bytes,
 };
 use skyhaul::io::quantity::Size;
+use skyhaul::io::tcp::TcpOptions;
 use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::irregular::STREAM_EVENTS;
 use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
@@ -60,6 +61,7 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
         listen: args.listen.clone(),
         threads: args.receive_threads,
         udp: UdpOptions { tier, buffer: args.socket_buffer, ..UdpOptions::default() },
+        tcp: TcpOptions { end_with_last: args.end_with_connections, ..TcpOptions::default() },
         learn: LearnOptions {
             format: args.stream.format,
             keep,
@@ -131,8 +133,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         senders: args.max_streams.max(1),
         ..default
     };
-    let tcp =
-        TcpReaderOptions { end_with_last: of_heaps.end_with_connections, ..TcpReaderOptions::default() };
+    let tcp = TcpReaderOptions { end_with_last: args.end_with_connections, ..TcpReaderOptions::default() };
     let by_family = of_heaps.largest_heap.is_none();
     Ok(ObjectOptions { stream, tcp, verify, most: of_heaps.heaps, to_disks: false, by_family })
 }

@@ -48,6 +48,20 @@ fn over_tcp() {
 }
 
 #[test]
+fn frames_end_with_their_connections_too() {
+    for format in ["auto", "vdif"] {
+        let line =
+            format!("receive --json --format {format} --end-with-connections --listen tcp://127.0.0.1:0");
+        let mut receiver = Job::start(&words(&line));
+        let sent = send(&receiver.address(), "--pattern --payload 2000 --rate 200Mbps --packets 600");
+        // Nothing else ends it: it has no --idle.
+        let report = receiver.finish().expect(0).json();
+        assert_eq!(number(&report["streams"][0]["placed"]), number(&sent["packets"]), "{report}");
+        assert_eq!(number(&sent["packets"]), 600);
+    }
+}
+
+#[test]
 fn over_udp_and_ipv6() {
     if UdpSocket::bind("[::1]:0").is_err() {
         eprintln!("SKIPPED: no IPv6 on loopback here");

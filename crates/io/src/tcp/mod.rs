@@ -20,6 +20,7 @@
 pub mod bulk;
 pub mod door;
 pub mod info;
+mod last;
 pub mod pieces;
 mod port;
 mod receive;
@@ -27,6 +28,7 @@ mod send;
 pub mod setup;
 pub mod tune;
 
+pub use last::EndWithLast;
 pub use port::TcpPort;
 pub use receive::{TcpOptions, TcpSource};
 pub use send::{TcpSender, TcpSenderStats};

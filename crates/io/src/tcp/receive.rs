@@ -1,5 +1,6 @@
 //! Receiving whole packets, in trains, from any number of TCP connections on one port.
 
+use super::EndWithLast;
 use super::port::{Got, Limits, READ, TcpPort, Visit, got};
 use super::{Frame, Framer};
 use crate::address::Endpoint;
@@ -18,11 +19,14 @@ pub struct TcpOptions {
     pub connections: usize,
     /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
+    /// The source [ends](Source::is_finished) when the last open connection has closed for any reason. Otherwise it continues to listen.
+    pub end_with_last: bool,
 }
 
 impl Default for TcpOptions {
     fn default() -> Self {
-        Self { longest_packet: 1 << 20, connections: 1024, keepalive: Duration::from_secs(10) }
+        let keepalive = Duration::from_secs(10);
+        Self { longest_packet: 1 << 20, connections: 1024, keepalive, end_with_last: false }
     }
 }
 
@@ -34,6 +38,7 @@ pub struct TcpSource {
     framer: Box<dyn Framer>,
     scratch: Box<[u8]>,
     counts: SourceStats,
+    end: EndWithLast,
 }
 
 impl TcpSource {
@@ -48,7 +53,7 @@ impl TcpSource {
     /// Read from a port that is already open, and from the connections that it has accepted.
     #[must_use]
     pub fn of(port: TcpPort, framer: Box<dyn Framer>, options: &TcpOptions) -> Self {
-        let TcpOptions { longest_packet, connections, keepalive } = *options;
+        let TcpOptions { longest_packet, connections, keepalive, end_with_last } = *options;
         let limits = Limits { connections, gives_way: true, accept: None, keepalive };
         Self {
             port: port.read_by(limits, Vec::new),
@@ -56,6 +61,7 @@ impl TcpSource {
             framer,
             scratch: vec![0; READ + longest_packet].into_boxed_slice(),
             counts: SourceStats { tier: "tcp", because: "TCP address".into(), ..SourceStats::default() },
+            end: EndWithLast::new(end_with_last),
         }
     }
 
@@ -111,7 +117,7 @@ impl TcpSource {
 impl Source for TcpSource {
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let mut packets = 0;
-        for mark in self.port.ready(wait)? {
+        for mark in self.port.ready(self.end.wait(wait))? {
             match mark {
                 Some(mark) => packets += self.serve(mark, each)?,
                 None => self.port.accept(Vec::new, |visit| {
@@ -121,7 +127,12 @@ impl Source for TcpSource {
                 })?,
             }
         }
+        self.end.note_poll(self.port.door.accepted, self.port.connections.len());
         Ok(packets)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.end.has_ended()
     }
 
     fn stats(&self) -> SourceStats {

@@ -157,6 +157,36 @@ fn a_port_that_is_not_decided_shows_first_bytes_and_leaves_them() {
 }
 
 #[test]
+fn a_source_ends_with_its_last_connection_only_if_asked_to() {
+    for end_with_last in [false, true] {
+        let options = TcpOptions { connections: 2, end_with_last, ..TcpOptions::default() };
+        let mut source =
+            TcpSource::open(&"tcp://127.0.0.1:0".parse().unwrap(), Box::new(Fixed(10)), &options).unwrap();
+        for _ in 0..3 {
+            assert_eq!(source.poll(Duration::from_millis(1), &mut |_| ()).unwrap(), 0);
+        }
+        assert!(!source.is_finished(), "nobody came yet");
+        // One more than allowed: it is taken when another closes, and that one was not the last.
+        let senders: Vec<_> = (0..3).map(|_| TcpStream::connect(source.local()).unwrap()).collect();
+        for mut sender in senders {
+            assert!(!source.is_finished());
+            sender.write_all(&[7; 10]).unwrap();
+        }
+        assert_eq!(collect(&mut source, 3).len(), 3);
+        let end = Instant::now() + Duration::from_secs(60);
+        for polls in 0.. {
+            source.poll(Duration::from_millis(1), &mut |_| ()).unwrap();
+            if if end_with_last { source.is_finished() } else { source.connections() == 0 && polls > 100 } {
+                break;
+            }
+            assert!(Instant::now() < end, "{}", source.describe());
+        }
+        assert_eq!((source.is_finished(), source.connections()), (end_with_last, 0));
+        assert_eq!(source.stats().broken, 0);
+    }
+}
+
+#[test]
 fn more_connections_than_allowed_wait_their_turn() {
     let options = TcpOptions { connections: 2, ..TcpOptions::default() };
     let mut source =

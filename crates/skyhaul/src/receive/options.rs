@@ -10,6 +10,7 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_io::tcp::TcpOptions;
 use skyhaul_io::udp::{Tier, UdpOptions};
 use std::io;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct ReceiverOptions {
     pub threads: usize,
     /// How UDP is received.
     pub udp: UdpOptions,
+    /// How frames are received over TCP; heaps and events are received as [`objects`](Self::objects) says.
+    pub tcp: TcpOptions,
     /// How streams are recognised and placed.
     pub learn: LearnOptions,
     /// Make a stream of each VDIF thread of a sender, instead of one of all.
@@ -113,6 +116,7 @@ impl Default for ReceiverOptions {
             listen: Vec::new(),
             threads: 1,
             udp: UdpOptions::default(),
+            tcp: TcpOptions::default(),
             learn: LearnOptions::default(),
             split_threads: false,
             keep_partial_sets: false,

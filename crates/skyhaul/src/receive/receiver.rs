@@ -167,8 +167,10 @@ impl Receiver {
             (Some(objects), Some(family)) if family.objects() != Frames => objects
                 .connections(family, name, port)
                 .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
-            (Some(objects), None) => Box::new(UnknownPort::new(name, port, objects.clone())),
-            _ => tcp::frames(port, format),
+            (Some(objects), None) => {
+                Box::new(UnknownPort::new(name, port, objects.clone(), options.tcp.clone()))
+            }
+            _ => tcp::frames(port, format, &options.tcp),
         };
         Ok((local, source))
     }

@@ -17,14 +17,16 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A port of frames.
-pub(super) fn frames(port: TcpPort, format: Format) -> Box<dyn Source> {
-    Box::new(TcpSource::of(port, Box::new(lengths(format)), &TcpOptions::default()))
+pub(super) fn frames(port: TcpPort, format: Format, options: &TcpOptions) -> Box<dyn Source> {
+    Box::new(TcpSource::of(port, Box::new(lengths(format)), options))
 }
 
 /// A port whose content is not known yet.
 pub(super) struct UnknownPort {
     name: String,
     objects: Arc<Objects>,
+    /// If it carries frames.
+    options: TcpOptions,
     /// No connection has sent enough bytes yet.
     undecided: Option<TcpPort>,
     /// `None` at the end: it could not be opened for its content.
@@ -32,8 +34,8 @@ pub(super) struct UnknownPort {
 }
 
 impl UnknownPort {
-    pub(super) fn new(name: String, port: TcpPort, objects: Arc<Objects>) -> Self {
-        Self { name, objects, undecided: Some(port), decided: None }
+    pub(super) fn new(name: String, port: TcpPort, objects: Arc<Objects>, options: TcpOptions) -> Self {
+        Self { name, objects, options, undecided: Some(port), decided: None }
     }
 
     /// Accept connections, and find out what the port carries.
@@ -42,7 +44,7 @@ impl UnknownPort {
         let Some(family) = port.peek(|bytes| self.objects.family_of(bytes))? else { return Ok(()) };
         self.decided = self.undecided.take().and_then(|port| match family {
             Some(family) => self.objects.connections(family, self.name.clone(), port),
-            None => Some(frames(port, Format::Auto)),
+            None => Some(frames(port, Format::Auto, &self.options)),
         });
         Ok(())
     }

@@ -80,14 +80,13 @@ fn options_for_heaps_are_refused_where_frames_are_received() {
         "--stop-items never",
         "--heaps 3",
         "--start-heap 4",
-        "--end-with-connections",
     ];
     let hinted = heaps.map(|option| (option, "use --format spead"));
     for line in [RECEIVE, RECORD] {
-        refused(&format!("{line} --format vdif"), &hinted[..9]);
-        refused(&format!("{line} --format mark5b"), &hinted[..9]);
-        accepted(line, &heaps[..9]);
-        accepted(&format!("{line} --format spead"), &heaps[..9]);
+        refused(&format!("{line} --format vdif"), &hinted);
+        refused(&format!("{line} --format mark5b"), &hinted);
+        accepted(line, &heaps);
+        accepted(&format!("{line} --format spead"), &heaps);
         accepted(&format!("{line} --format ejfat"), &heaps[..6]);
         refused(&format!("{line} --format vdif --listen tcp://:0"), &hinted);
         accepted(&format!("{line} --format spead --listen tcp://:0"), &heaps);
@@ -111,7 +110,11 @@ fn options_of_a_transport_are_refused_without_it() {
     refused("receive --listen tcp://:0", &udp[..3].iter().map(|o| (*o, "use a udp://")).collect::<Vec<_>>());
     refused("receive --listen tcp://:0", &[(udp[3], "TCP controls its own rate")]);
     refused("receive --pcap x", &udp.map(|option| (option, "use a udp:// address")));
-    refused(&format!("{RECEIVE} --format spead"), &[("--end-with-connections", "use a tcp:// address")]);
+    for format in ["auto", "vdif", "spead"] {
+        let tcp = ["--end-with-connections"];
+        refused(&format!("{RECEIVE} --format {format}"), &tcp.map(|option| (option, "use a tcp:// address")));
+        accepted(&format!("receive --listen tcp://:0 --format {format}"), &tcp);
+    }
     refused("send --pattern --to tcp://10.0.0.1:1", &[("--mode gso", "use a udp:// address")]);
     accepted(SEND, &["--rate max --mode gso"]);
 }

@@ -15,24 +15,19 @@ use super::train::{MEMORY_TIMEOUT, TableLock};
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::source::SourceStats;
-use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::tcp::pieces::{
     Found, Heads, Piece, PieceEvent, PieceOptions, PieceSink, PieceSource, PieceStats,
 };
+use skyhaul_io::tcp::{EndWithLast, TcpPort};
 use std::collections::BTreeMap;
 use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// TCP connections as the input of a reader.
 pub(crate) struct TcpInput<S: Store> {
     source: PieceSource,
-    /// Ends when no connection is left, although more could be accepted.
-    end_with_last: bool,
-    /// Consecutive polls without a connection, after there had been one.
-    alone: u32,
-    seen: bool,
+    end: EndWithLast,
     states: TcpStates<S::Block>,
     /// A heap without data for this long is given up.
     heap_timeout: Option<Nanos>,
@@ -45,9 +40,7 @@ impl<S: Store> TcpInput<S> {
         let limits = piece_options(options, core.largest);
         Self {
             source: PieceSource::of(port, Box::new(HeadsOf::<S::Wire>(PhantomData)), &limits),
-            end_with_last: options.end_with_last && options.connections.is_none(),
-            alone: 0,
-            seen: false,
+            end: EndWithLast::new(options.end_with_last && options.connections.is_none()),
             states: TcpStates {
                 whole: BTreeMap::new(),
                 refused: BTreeMap::new(),
@@ -62,8 +55,7 @@ impl<S: Store> TcpInput<S> {
 
     /// Wait up to `me.poll_wait` for packets, and place them. Returns how many were complete.
     pub(crate) fn poll(&mut self, core: &StreamState<S>, me: &mut ReaderState<S::Out>) -> io::Result<usize> {
-        // Without connections it polls once more immediately: the next one may be pending.
-        let wait = if self.alone > 0 && self.end_with_last { Duration::ZERO } else { me.poll_wait };
+        let wait = self.end.wait(me.poll_wait);
         let states = &mut self.states;
         if !states.whole.is_empty() {
             let away = core.now().since(self.polled);
@@ -80,8 +72,7 @@ impl<S: Store> TcpInput<S> {
             self.polled = core.now();
         }
         polled?;
-        self.seen |= me.counts.connections > 0;
-        self.alone = if self.seen && self.source.connections() == 0 { self.alone + 1 } else { 0 };
+        self.end.note_poll(me.counts.connections, self.source.connections());
         Ok((me.counts.packets - before) as usize)
     }
 
@@ -98,7 +89,7 @@ impl<S: Store> TcpInput<S> {
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.source.is_finished() || (self.end_with_last && self.alone > 1)
+        self.source.is_finished() || self.end.has_ended()
     }
 
     pub(crate) fn stats(&self) -> SourceStats {
