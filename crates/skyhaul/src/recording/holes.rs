@@ -176,15 +176,29 @@ impl Uncounted {
     }
 }
 
+impl Found {
+    /// Why more may be missing among `frames` frames of a file than the `left_out` that its record counts, if that is so.
+    pub(in crate::recording) fn beyond(&self, frames: u64, left_out: u64) -> Option<String> {
+        match self.uncounted {
+            Some(why) => Some(why.words(frames)),
+            None if self.holes.frames > left_out => {
+                let more = self.holes.frames - left_out;
+                Some(format!("{more} frames among its {frames} never arrived, and are not in its record"))
+            }
+            None => None,
+        }
+    }
+}
+
 impl FilePlaces {
-    /// The next file of a stream of `lanes` threads, of so many frames, some of which may be left out of it: `at` gives the place in
-    /// the file as it would be with them. Where frames have no places, the reason is found.
+    /// The next file of a stream of `lanes` threads, of so many frames, with those that are left out of it. Where frames have no places,
+    /// the reason is found.
     pub(in crate::recording) fn file(
         &mut self,
         trace: &Trace,
         (rate, lanes): (Rate, u64),
         frames: u64,
-        at: impl Fn(u64) -> u64,
+        left_out: &[Range<u32>],
     ) -> Found {
         let mut end = self.next.take();
         let uncounted = |why| Found { uncounted: Some(why), ..Found::default() };
@@ -208,7 +222,7 @@ impl FilePlaces {
             return uncounted(if is_numbered { Uncounted::Unordered } else { Uncounted::NoRate });
         };
         let place = |(seen, before): (Sighting, _)| {
-            Some(places.place(&seen.time, before)? - i128::from(at(seen.place)))
+            Some(places.place(&seen.time, before)? - i128::from(unpacked(left_out, seen.place)))
         };
         // Frames that are marked as invalid have places, too.
         let begin = place(first);
@@ -273,10 +287,26 @@ impl Holes {
     }
 }
 
+/// The place of the unit at `at` of a file from which missing ones were left out.
+pub(in crate::recording) fn unpacked(holes: &[Range<u32>], at: u64) -> u64 {
+    holes.iter().fold(at, |at, hole| {
+        let length = u64::from(hole.end.saturating_sub(hole.start));
+        if u64::from(hole.start) <= at { at.saturating_add(length) } else { at }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use skyhaul_core::wire::Sighting;
+
+    #[test]
+    fn what_was_left_out_is_counted_in() {
+        let holes = [0..2, 4..5, 9..12];
+        let places: Vec<u64> = (0..7).map(|at| unpacked(&holes, at)).collect();
+        assert_eq!(places, [2, 3, 5, 6, 7, 8, 12]);
+        assert_eq!(unpacked(&[], 3), 3);
+    }
 
     /// Frames of 10 in a second, `(number, thread)`; 255: one that is marked invalid.
     fn holes(frames: &[(u32, u16)], lanes: u64) -> Holes {
@@ -285,7 +315,7 @@ mod tests {
             let time = FrameTime { unix_seconds: 1000 + i64::from(number / 10), frame: number % 10, thread };
             trace.add(Sighting { place: place as u64, time, station: None }, None);
         }
-        FilePlaces::default().file(&trace, (Rate::whole(10), lanes), frames.len() as u64, |at| at).holes
+        FilePlaces::default().file(&trace, (Rate::whole(10), lanes), frames.len() as u64, &[]).holes
     }
 
     fn at(frames: u64, ranges: &[(u32, u32)]) -> Holes {

@@ -10,8 +10,7 @@ pub(super) mod lost;
 use crate::frames;
 use crate::recording::contents::{ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict};
 use crate::recording::holes::FilePlaces;
-use crate::recording::index::record::ChunkMeta;
-use crate::recording::index::record::Datastream;
+use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream};
 use crate::recording::open::Recording;
 use crate::recording::plan;
 use crate::recording::plan::Step;
@@ -149,10 +148,15 @@ impl ReadAhead {
         self.lost_before(entry)?;
         let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
+        let doubts = self.doubts(record);
         if let Some(path) = &own {
-            let loaded = self.sender.load((path, 0), record.bytes, None);
+            let about = self.about.as_ref().filter(|_| doubts);
+            let loaded = self.sender.load((path, 0), record.bytes, about);
             match loaded.seen.proves(record) {
-                Ok(()) => return self.proven(entry, (path, 0), loaded, None, behind),
+                Ok(()) => {
+                    self.may_lack(entry, record, &loaded.seen, behind)?;
+                    return self.proven(entry, (path, 0), loaded, None, behind);
+                }
                 Err(text) => why = text,
             }
             if !self.sender.is_wanted() {
@@ -161,8 +165,10 @@ impl ReadAhead {
         }
         let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
-            let loaded = self.sender.load((&path, 0), record.bytes, None);
+            let about = self.about.as_ref().filter(|_| doubts);
+            let loaded = self.sender.load((&path, 0), record.bytes, about);
             if loaded.seen.proves(record).is_ok() {
+                self.may_lack(entry, record, &loaded.seen, behind)?;
                 let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
                 return self.proven(entry, (&path, 0), loaded, None, behind);
@@ -183,6 +189,23 @@ impl ReadAhead {
         // What was counted stands for this chunk, and for nothing behind it.
         self.missing = None;
         Ok(())
+    }
+
+    /// Report that more may be missing in a chunk than is filled.
+    fn may_lack(
+        &mut self,
+        entry: &ChunkEntry,
+        record: &ChunkRecord,
+        seen: &Seen,
+        behind: &[Step],
+    ) -> Delivery {
+        if !self.doubts(record) {
+            return Ok(());
+        }
+        let Some(why) = self.beyond_record(record, seen) else { return Ok(()) };
+        let gap = Gap::new(&self.name, entry.number..entry.number + 1, Lack::HeadersOnly, why);
+        let (from, to) = (record.meta.first_time, record.meta.last_time);
+        self.gap(Gap { from, to, bytes: Some(record.bytes), instead: Instead::AsItIs, ..gap }, behind)
     }
 
     fn note(&self, path: &Path, text: String) {
@@ -286,18 +309,16 @@ impl ReadAhead {
         match proof {
             Ok(loaded) => {
                 self.learn_rate(&loaded.seen.trace);
-                let why = "no index record: its frame headers verify its place, nothing verifies its samples";
-                let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
-                let gap = Gap {
-                    lack: Lack::HeadersOnly,
-                    from,
-                    to,
-                    why: why.to_owned(),
-                    instead: Instead::AsItIs,
-                    ..gap
-                };
-                self.gap(gap, behind)?;
+                let mut why =
+                    "no index record: its frame headers verify its place, nothing verifies its samples"
+                        .to_owned();
                 let found = self.look(&loaded.seen);
+                if let Some(unknown) = found.beyond(loaded.seen.frames, u64::MAX) {
+                    why = format!("{why}; {unknown}");
+                }
+                let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
+                let gap = Gap { lack: Lack::HeadersOnly, from, to, why, instead: Instead::AsItIs, ..gap };
+                self.gap(gap, behind)?;
                 self.lost_by_time(entry, found.before)?;
                 let within = self.lost_within(&loaded.seen, found.holes);
                 self.proven(entry, (&entry.path, entry.offset), loaded, within.as_ref(), behind)

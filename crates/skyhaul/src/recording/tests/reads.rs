@@ -499,12 +499,12 @@ fn what_is_missing_among_frames_in_no_order_is_said_to_be_unknown() {
     let (count, mut back) = (mixed.len() as u64, in_order(750..1000));
     back[100..].rotate_left(200);
     let cases = [
-        (mixed.clone(), count, "they lie in no order", true),
-        (back, 500, "they lie in no order", true),
+        (mixed.clone(), count, "they lie in no order", [true, true]),
+        (back, 500, "they lie in no order", [false, true]),
         // Of another time than the files beside it: a record counts it as it is.
-        (in_order(100..350), 500, "their times do not fit the place of the file", false),
+        (in_order(100..350), 500, "their times do not fit the place of the file", [false, false]),
     ];
-    for (odd, frames, why, stays) in cases {
+    for (odd, frames, why, [is_proven, stays]) in cases {
         let files = [in_order(0..250), in_order(250..500), odd, in_order(1000..1250)];
         let world = foreign_files(&files, &foreign_vdif());
         let said = |check: &CheckReport| {
@@ -519,8 +519,24 @@ fn what_is_missing_among_frames_in_no_order_is_said_to_be_unknown() {
             assert_eq!(check.findings.iter().filter(is_it).count(), 1, "{:?}", check.findings);
         };
         said(&world.check());
+        let text = format!("what is missing among its {frames} frames cannot be counted: {why}");
+        // A reader that fills gaps says so, before a repair and behind it; files that are not proven are left out, with their reason.
+        let gaps = |missing| {
+            let mut reader = world.open().reader(0, &ReadOptions { missing, ..<_>::default() }).unwrap();
+            reader.read_to_end(&mut Vec::new()).unwrap();
+            let gaps = reader.account().gaps_from(0);
+            gaps.into_iter().filter(|gap| gap.chunks == (2, 3)).map(|gap| gap.why).collect::<Vec<_>>()
+        };
+        let [before] = &gaps(Missing::Fill)[..] else { panic!("not one gap") };
+        assert_eq!(
+            (before.ends_with(&text), before.starts_with("unverified: ")),
+            (is_proven, !is_proven),
+            "{before}"
+        );
         let repaired = repair(&world.open()).unwrap();
         assert_eq!(repaired.adopted, 4, "{repaired:?}");
+        let after = if stays { vec![text] } else { vec![] };
+        assert_eq!((gaps(Missing::Fill), gaps(Missing::Skip)), (after, vec![]));
         if stays {
             said(&world.check());
         } else {

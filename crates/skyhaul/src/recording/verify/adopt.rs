@@ -75,7 +75,7 @@ fn look(seen: &Seen, about: &mut Datastream, files: &mut FilePlaces) -> Found {
         about.info.frames_per_second = rate_of(about, &seen.trace);
     }
     let lanes = u64::from(about.info.lanes.max(1));
-    files.file(&seen.trace, (Rate::of(Some(about)), lanes), seen.frames, |at| at)
+    files.file(&seen.trace, (Rate::of(Some(about)), lanes), seen.frames, &[])
 }
 
 /// Frames of a file that never arrived, and whether they were left out of it; or why no record can say which they are.

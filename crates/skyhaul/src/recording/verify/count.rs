@@ -9,7 +9,7 @@ use crate::frames;
 use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
-use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of};
+use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of, unpacked};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use crate::recording::verify::file::Seen;
@@ -90,7 +90,7 @@ impl<'a> Count<'a> {
         }
         let left_out = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
         let frames = meta.map_or(seen.frames, |meta| u64::from(meta.units));
-        self.files.file(&seen.trace, (self.rate, self.lanes), frames, |at| unpacked(left_out, at))
+        self.files.file(&seen.trace, (self.rate, self.lanes), frames, left_out)
     }
 
     /// A chunk from `first` to `last`, of which `found` is known by its headers. Returns the frames that are missing before it, and
@@ -314,26 +314,5 @@ impl Times {
     /// All of it.
     pub(super) fn summary(&self) -> IrregularSummary {
         self.timeline.counts().into()
-    }
-}
-
-/// The place of the unit at `at` of a file from which missing ones were left out.
-fn unpacked(holes: &[std::ops::Range<u32>], at: u64) -> u64 {
-    holes.iter().fold(at, |at, hole| {
-        let length = u64::from(hole.end.saturating_sub(hole.start));
-        if u64::from(hole.start) <= at { at.saturating_add(length) } else { at }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_left_out_is_counted_in() {
-        let holes = [0..2, 4..5, 9..12];
-        let places: Vec<u64> = (0..7).map(|at| unpacked(&holes, at)).collect();
-        assert_eq!(places, [2, 3, 5, 6, 7, 8, 12]);
-        assert_eq!(unpacked(&[], 3), 3);
     }
 }

@@ -253,14 +253,7 @@ impl StreamCheck<'_> {
             _ => return,
         };
         let left_out = known.map_or(u64::MAX, |meta| if meta.packed { meta.missing_units() } else { 0 });
-        let why = match found.uncounted {
-            Some(why) => why.words(frames),
-            None if found.holes.frames > left_out => {
-                let more = found.holes.frames - left_out;
-                format!("{more} frames among its {frames} never arrived, and are not in its record")
-            }
-            None => return,
-        };
+        let Some(why) = found.beyond(frames, left_out) else { return };
         self.findings.add(Verdict::Unproven, Some(&chunk.path), why.clone());
         self.sum.uncounted.push(UncountedFile { number: chunk.number, frames, why });
     }

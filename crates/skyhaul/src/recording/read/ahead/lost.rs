@@ -11,8 +11,8 @@
 
 use crate::frames::{FramesOf, stream_format};
 use crate::recording::contents::{ChunkEntry, Gap, Lack, Rate, State, Time};
-use crate::recording::holes::{Found, Holes, rate_of};
-use crate::recording::index::record::ChunkMeta;
+use crate::recording::holes::{Found, Holes, frames_in, rate_of};
+use crate::recording::index::record::{ChunkMeta, ChunkRecord};
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
 use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
@@ -153,9 +153,28 @@ impl ReadAhead {
 
     /// What the headers of a file without a record give.
     pub(super) fn look(&mut self, seen: &Seen) -> Found {
+        self.look_at(seen, seen.frames, &[])
+    }
+
+    fn look_at(&mut self, seen: &Seen, frames: u64, left_out: &[Range<u32>]) -> Found {
         let about = self.about.as_ref();
         let lanes = about.map_or(1, |about| u64::from(about.info.lanes.max(1)));
-        self.files.file(&seen.trace, (Rate::of(about), lanes), seen.frames, |at| at)
+        self.files.file(&seen.trace, (Rate::of(about), lanes), frames, left_out)
+    }
+
+    /// Whether frames that no record counts are to be looked for in a chunk with this record: it was made by a repair, and counts what
+    /// could be counted.
+    pub(super) fn doubts(&self, record: &ChunkRecord) -> bool {
+        record.adopted && self.fills()
+    }
+
+    /// Why more may be missing in such a chunk than its record says, and is filled.
+    pub(super) fn beyond_record(&mut self, record: &ChunkRecord, seen: &Seen) -> Option<String> {
+        let meta = &record.meta;
+        let left_out = if meta.packed { &meta.missing[..] } else { &[] };
+        let found = self.look_at(seen, meta.units.into(), left_out);
+        self.files.interrupt();
+        found.beyond(seen.frames, frames_in(left_out))
     }
 
     /// Frames that are missing within a file without a record: those that are filled, as a record would give them. Others are
