@@ -5,6 +5,7 @@ use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, refused
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
@@ -273,4 +274,61 @@ fn without_the_privilege_the_command_fails_and_says_what_is_missing() {
     for said in ["in the kernel", "hint: run as root, or with CAP_BPF"] {
         assert!(refused.said().contains(said), "{}", refused.said());
     }
+}
+
+/// A sender of heaps of 64 KiB in eight packets of SPEAD-64-48.
+struct HeapSender {
+    socket: UdpSocket,
+    next: u64,
+}
+
+impl HeapSender {
+    fn new(to: &str, first: u64) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(to.trim_start_matches("udp://")).unwrap();
+        Self { socket, next: first }
+    }
+
+    fn send(&mut self, heaps: u64) {
+        const HEAP: u64 = 64 << 10;
+        const PACKET: u64 = HEAP / 8;
+        for counter in self.next..self.next + heaps {
+            for offset in (0..HEAP).step_by(PACKET as usize) {
+                let mut packet = vec![0x53, 4, 2, 6, 0, 0, 0, 4];
+                for (id, value) in [(1u64, counter), (2, HEAP), (3, offset), (4, PACKET)] {
+                    packet.extend((1 << 63 | id << 48 | value).to_be_bytes());
+                }
+                packet.resize(packet.len() + PACKET as usize, counter as u8);
+                self.socket.send(&packet).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.next += heaps;
+    }
+}
+
+/// Two senders have all the memory that the kernel may have. When they are silent, a third one gets it, and one that speaks again.
+#[test]
+fn a_silent_sender_of_heaps_gives_its_memory_to_others() {
+    if !may_place() {
+        return;
+    }
+    let line = format!("receive --json --format spead --tier bpf --memory 16MiB --stop-items never {ANY}");
+    let mut receiver = Job::start(&words(&line));
+    let to = receiver.address();
+    let [mut first, mut second, mut third] = [1, 10_001, 20_001].map(|counter| HeapSender::new(&to, counter));
+    for sender in [&mut first, &mut second] {
+        sender.send(300);
+    }
+    std::thread::sleep(Duration::from_secs(12));
+    for sender in [&mut first, &mut third] {
+        sender.send(300);
+    }
+    receiver.drained();
+    let report = receiver.stop().json();
+    let (counters, source) = (&report["counters"], source(&report));
+    assert_eq!((number(&counters["retired_complete"]), number(&counters["heaps"])), (1200, 1200), "{report}");
+    assert_eq!((number(&source["packets"]), drops(&report)), (9600, 0), "{report}");
+    assert_eq!(source["tier"], "bpf", "{source}");
+    assert!(source["because"].as_str().unwrap().contains("places 2 of 2 streams"), "{source}");
 }

@@ -39,6 +39,7 @@ mod supply;
 mod sync;
 
 pub use kernel::KernelHeaps;
+pub use supply::BytesAside;
 
 use super::default_bytes;
 use super::mapping::HUGE;
@@ -75,6 +76,8 @@ struct Inner {
     refused: AtomicU64,
     given_back: AtomicU64,
     growth: Mutex<Growth>,
+    /// What its memory was taken out of, until the last of it is freed.
+    _aside: Option<BytesAside>,
     /// Heaps in use after the last handle was dropped.
     left: Out,
 }
@@ -110,16 +113,17 @@ impl HeapMemory {
                 Class::new(bytes, warm_bytes)
             })
             .collect();
-        Self::of(limit, classes)
+        Self::of(limit, classes, None)
     }
 
-    fn of(limit: u64, classes: Box<[Class]>) -> Self {
+    fn of(limit: u64, classes: Box<[Class]>, aside: Option<BytesAside>) -> Self {
         let inner = Box::new(Inner {
             supply: Supply::new(limit),
             classes,
             refused: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             growth: Mutex::default(),
+            _aside: aside,
             left: Out::new(),
         });
         Self(Arc::new(Handle(NonNull::from(Box::leak(inner)))))
@@ -190,10 +194,10 @@ impl HeapMemory {
         self.inner().supply.wait_ahead();
     }
 
-    /// Take `bytes` out of it for good, for [memory of the kernel](KernelHeaps); `false` if there are not so many, or if that would be more
-    /// than half of all: other heaps need the rest.
+    /// Take `bytes` out of it, for [memory of the kernel](KernelHeaps); `None` if there are not so many, or if that would be more than
+    /// half of all: other heaps need the rest.
     #[must_use]
-    pub fn set_aside(&self, bytes: u64) -> bool {
+    pub fn set_aside(&self, bytes: u64) -> Option<BytesAside> {
         self.inner().supply.set_aside(bytes)
     }
 

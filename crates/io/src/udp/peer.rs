@@ -12,7 +12,7 @@
 //! Limits: every program that shares the port must set `SO_REUSEADDR`, so only programs of one user do.
 
 use crate::address::Endpoint;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::{
     io,
     net::{SocketAddr, UdpSocket},
@@ -81,6 +81,19 @@ pub fn beside(
     Ok(socket.into())
 }
 
+/// A socket [beside](beside) another one receives nothing more from its peer: what arrives from now on goes to the other one. What it
+/// holds, and what the kernel is handing to it in this moment, is still to be read.
+///
+/// It is connected to its own address, from which nobody sends. Closed at once, it would take what it holds with it.
+///
+/// # Errors
+/// A system call failed.
+pub fn leave(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let socket = SockRef::from(&socket);
+    let own = socket.local_addr()?;
+    socket.connect(&own)
+}
+
 /// Lets sockets of this user that are [connected to one peer](beside) share the port of a bound one from now on. Until then, a second
 /// program on the port is an error, as ever.
 ///
@@ -118,6 +131,48 @@ fn bound(on: SocketAddr) -> io::Result<Socket> {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn what_comes_after_it_has_left_goes_to_the_other_socket() {
+        for (at, host) in
+            [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "::1")]
+        {
+            let Ok(listening) = UdpSocket::bind(at) else {
+                println!("SKIPPED: {at} cannot be bound (no IPv6)");
+                continue;
+            };
+            let port = listening.local_addr().unwrap().port();
+            share_port(listening.as_fd()).unwrap();
+            let (one, other) = (UdpSocket::bind((host, 0)).unwrap(), UdpSocket::bind((host, 0)).unwrap());
+            one.connect((host, port)).unwrap();
+            other.connect((host, port)).unwrap();
+            let mut buffer = [0; 9];
+            let mut heard = |by: &UdpSocket| {
+                by.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                let length = by.recv(&mut buffer).unwrap_or_else(|error| panic!("{at}: {error}"));
+                String::from_utf8_lossy(&buffer[..length]).into_owned()
+            };
+            for round in 0..3 {
+                let beside = |peer: &UdpSocket| {
+                    beside(listening.local_addr().unwrap(), peer.local_addr().unwrap(), 1 << 16, |_| Ok(()))
+                        .unwrap()
+                };
+                let (of_one, of_other) = (beside(&one), beside(&other));
+                one.send(b"first").unwrap();
+                leave(of_one.as_fd()).unwrap();
+                one.send(b"second").unwrap();
+                other.send(b"other").unwrap();
+                assert_eq!(heard(&listening), "second", "{at}, {round}");
+                assert_eq!(
+                    (heard(&of_one), heard(&of_other)),
+                    ("first".into(), "other".into()),
+                    "{at}, {round}"
+                );
+                of_one.set_nonblocking(true).unwrap();
+                assert_eq!(of_one.recv(&mut [0; 9]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            }
+        }
+    }
 
     #[test]
     fn each_peer_has_its_socket_and_the_door_hears_the_others() {

@@ -12,19 +12,25 @@
 //!
 //! Heaps of SPEAD are learned here, by sender ([`HeapLearner`]): the engine does not, and places them by their heads.
 //!
+//! A sender of heaps that is silent for ten seconds gives its program and its memory back: its socket [leaves](skyhaul_io::udp::peer::leave) the port, is read for one
+//! tick more, and closed. The sender is learned anew when it speaks again.
+//!
 //! Limits: [`PEERS`] streams or senders of heaps, each of a sender of its own and of a format that has a rule; the others are received
 //! as by `stage`.
+
+mod peer;
 
 use super::Sink;
 use super::engine::{Engine, PlacedOf};
 use super::info::StreamInfo;
 use super::keyed::{HeapPlacing, PlacingPlan};
 use super::placer::{Placer, Until};
+use peer::{Connected, KernelTurn, Loaded, Loading, Peer, Reason, State};
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::placement::rule::{RuleCounts, RuleWake, SlotShape};
+use skyhaul_core::placement::rule::RuleWake;
 use skyhaul_core::wire::{HeapLearner, LearnedHeaps};
 use skyhaul_io::memory::{Block, Pool};
-use skyhaul_io::source::{Source, SourceStats, Train};
+use skyhaul_io::source::{SourceStats, Train};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
 use skyhaul_io::udp::peer::{beside, share_port};
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
@@ -34,7 +40,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Streams with a program.
@@ -48,8 +53,6 @@ const AHEAD_BYTES: u64 = 64 << 20;
 const AHEAD: (u64, u64) = (2, 16);
 /// Words of a program's log: half of it is used, a tenth of a second of the fastest streams.
 const LOG_WORDS: u32 = 1 << 17;
-/// Times that a socket is read in a turn, at most.
-const POLLS: usize = 64;
 /// If trains come up, so long is waited for more of them.
 const GATHER: Duration = Duration::from_millis(1);
 /// A listening socket that is never found empty no longer holds up the connected one after this.
@@ -69,55 +72,9 @@ pub(super) struct Kernel {
     known: Option<SocketAddr>,
     /// Trains came up in the last turn.
     came_up: bool,
+    /// Received since the last turn.
+    between: KernelTurn,
     past: SourceStats,
-}
-
-struct Peer {
-    of: PlacedOf,
-    sender: SocketAddr,
-    state: State,
-    /// What was placed of heaps, when they ended.
-    last: Option<(RuleCounts, u64)>,
-}
-
-enum State {
-    Loading(Loading),
-    Placing(Box<Connected>),
-    /// The kernel does not place it: why.
-    Without(String),
-}
-
-type Loading = JoinHandle<Result<Loaded, String>>;
-
-/// A program, and what is to be placed by it.
-enum Loaded {
-    Stream { program: Box<PlacementProgram>, shape: SlotShape, packet_bytes: u64 },
-    Heaps(Box<HeapPlacing>),
-}
-
-impl Loaded {
-    fn program(&self) -> &PlacementProgram {
-        match self {
-            Loaded::Stream { program, .. } => program,
-            Loaded::Heaps(placing) => placing.placer.program(),
-        }
-    }
-}
-
-struct Connected {
-    fd: OwnedFd,
-    source: UdpSource,
-    /// What the listening socket still has comes before.
-    is_behind: Option<Instant>,
-    /// Empty datagrams that only woke this process.
-    wakes: u64,
-}
-
-/// What a turn received.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KernelTurn {
-    pub(super) packets: usize,
-    pub(super) bytes: u64,
 }
 
 impl std::fmt::Debug for Kernel {
@@ -147,14 +104,15 @@ impl Kernel {
             learners: HashMap::new(),
             known: None,
             came_up: false,
+            between: KernelTurn::default(),
             past: SourceStats::default(),
         })
     }
 
     fn connected(&self) -> impl Iterator<Item = &Connected> {
         self.peers.iter().filter_map(|peer| match &peer.state {
-            State::Placing(connected) => Some(&**connected),
-            _ => None,
+            State::Placing(connected) | State::Leaving(connected) => Some(&**connected),
+            State::Loading(_) | State::Without(_) => None,
         })
     }
 
@@ -183,33 +141,45 @@ impl Kernel {
         is_empty: bool,
         now: impl Fn() -> Nanos,
     ) -> io::Result<KernelTurn> {
-        let mut turn = KernelTurn::default();
+        let mut turn = std::mem::take(&mut self.between);
         for Peer { of, state, .. } in &mut self.peers {
-            let State::Placing(connected) = state else { continue };
-            if !engine.is_there(*of) {
-                continue;
-            }
+            let connected = match state {
+                State::Placing(connected) if engine.is_there(*of) => connected,
+                State::Leaving(connected) => {
+                    connected.read(engine, None, &mut turn, &now)?;
+                    continue;
+                }
+                _ => continue,
+            };
             if let Some(since) = connected.is_behind {
                 if !is_empty && since.elapsed() < PATIENCE {
                     continue;
                 }
                 connected.is_behind = None;
             }
+            let before = turn.packets;
             self.came_up |= connected.read(engine, Some(*of), &mut turn, &now)?;
             let taken = engine.take_log(*of, Until::ComesUp, now());
             turn.packets += taken.packets as usize;
             turn.bytes += taken.bytes;
+            if turn.packets > before {
+                connected.heard = Instant::now();
+            }
             engine.turn_placing(*of);
         }
         Ok(turn)
     }
 
-    /// New streams get programs, and those that have ended give them up. Call it a few times a second.
+    /// New streams get programs, and those that have ended, or are silent, give them up. Call it a few times a second.
     ///
     /// # Errors
     /// A socket fails.
     pub(super) fn handle_tick<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
-        self.end_gone(engine, now)?;
+        self.close_left(engine, now)?;
+        for peer in &mut self.peers {
+            peer.leave_if_over(engine, &mut self.between, now)?;
+        }
+        self.peers.retain(|peer| engine.is_there(peer.of) || matches!(peer.state, State::Leaving(_)));
         let new: Vec<(usize, Arc<StreamInfo>)> =
             engine.placeable().map(|(at, info)| (at, info.clone())).collect();
         for (at, info) in new {
@@ -222,9 +192,10 @@ impl Kernel {
         self.load_heaps(engine);
         for at in 0..self.peers.len() {
             if matches!(&self.peers[at].state, State::Loading(thread) if thread.is_finished()) {
-                let state = std::mem::replace(&mut self.peers[at].state, State::Without(String::new()));
+                let state = std::mem::replace(&mut self.peers[at].state, State::Without(Reason::default()));
                 let State::Loading(thread) = state else { continue };
-                self.peers[at].state = self.begin(at, thread, engine).unwrap_or_else(State::Without);
+                let begun = self.begin(at, thread, engine);
+                self.peers[at].state = begun.unwrap_or_else(|why| State::Without(why.into()));
             }
         }
         Ok(())
@@ -235,7 +206,7 @@ impl Kernel {
         let loads = self.peers.iter().filter(|peer| !matches!(peer.state, State::Without(_))).count();
         match loads < PEERS {
             true => load(&self.arena),
-            false => State::Without(format!("the kernel places {PEERS} streams at most")),
+            false => State::lacking(format!("the kernel places {PEERS} streams at most")),
         }
     }
 
@@ -272,15 +243,16 @@ impl Kernel {
         });
         for (sender, known) in learned {
             let state = match (known, engine.heap_memory()) {
-                (LearnedHeaps::Layout(layout), Some(memory)) => self.loads(|_| {
-                    let plan = PlacingPlan::new(&layout, memory);
-                    let load = move || {
-                        plan.and_then(|plan| HeapPlacing::load(sender, layout, plan))
-                            .map(|placing| Loaded::Heaps(Box::new(placing)))
-                    };
-                    in_a_thread(load)
-                }),
-                (LearnedHeaps::Irregular(why), _) => State::Without(why.to_owned()),
+                (LearnedHeaps::Layout(layout), Some(memory)) => {
+                    self.loads(|_| match PlacingPlan::new(&layout, memory) {
+                        Ok(plan) => in_a_thread(move || {
+                            let placing = HeapPlacing::load(sender, layout, plan)?;
+                            Ok(Loaded::Heaps(Box::new(placing)))
+                        }),
+                        Err(why) => State::lacking(why),
+                    })
+                }
+                (LearnedHeaps::Irregular(why), _) => State::Without(why.to_owned().into()),
                 _ => continue,
             };
             self.peers.push(Peer { of: PlacedOf::Heaps(sender), sender, state, last: None });
@@ -328,26 +300,23 @@ impl Kernel {
             (Loaded::Heaps(placing), _) => engine.begin_heaps(*placing),
             _ => return Err("its stream has ended".to_owned()),
         }
-        let is_behind = Some(Instant::now());
-        Ok(State::Placing(Box::new(Connected { fd, source, is_behind, wakes: 0 })))
+        let heard = Instant::now();
+        Ok(State::Placing(Box::new(Connected { fd, source, is_behind: Some(heard), wakes: 0, heard })))
     }
 
-    /// Streams that were replaced: their sockets are read empty, and closed.
-    fn end_gone<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
-        let is_gone = |peer: &Peer| !engine.is_there(peer.of);
-        let (gone, rest): (Vec<Peer>, Vec<Peer>) =
-            std::mem::take(&mut self.peers).into_iter().partition(is_gone);
+    /// Sockets that left the port before the last tick hold nothing that anybody waits for: they are closed.
+    fn close_left<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
+        let has_left = |peer: &Peer| matches!(peer.state, State::Leaving(_));
+        let (left, rest): (Vec<Peer>, Vec<Peer>) =
+            std::mem::take(&mut self.peers).into_iter().partition(has_left);
         self.peers = rest;
-        for peer in gone {
-            if let State::Placing(mut connected) = peer.state {
-                let mut turn = KernelTurn::default();
-                connected.read(engine, None, &mut turn, &|| now)?;
-                // Its program's counts went with the stream.
-                let stats = connected.source.stats();
-                self.past.packets += stats.packets - connected.wakes;
-                self.past.bytes += stats.bytes;
-                self.past.trains += stats.trains - connected.wakes;
-            }
+        for peer in left {
+            let State::Leaving(mut connected) = peer.state else { continue };
+            connected.read(engine, None, &mut self.between, &|| now)?;
+            connected.add_to(&mut self.past, peer.last);
+            // It, and others, may be learned now.
+            self.known = None;
+            self.peers.retain(|peer| !matches!(&peer.state, State::Without(why) if why.may_change));
         }
         Ok(())
     }
@@ -357,19 +326,13 @@ impl Kernel {
         all.packets += self.past.packets;
         all.bytes += self.past.bytes;
         all.trains += self.past.trains;
+        all.truncated += self.past.truncated;
+        all.socket_drops += self.past.socket_drops;
         let mut placing = 0;
         for peer in &self.peers {
-            let State::Placing(connected) = &peer.state else { continue };
-            let Some((counts, placed_bytes)) = engine.placed(peer.of).or(peer.last) else { continue };
-            placing += 1;
-            // The kernel counts a train as dropped by the socket if nothing is left of it: these are counted after the drops.
-            let stats = connected.source.stats();
-            all.packets += stats.packets - connected.wakes + counts.placed + counts.refused.total();
-            all.bytes += stats.bytes + placed_bytes;
-            all.trains += stats.trains - connected.wakes + counts.silent_runs() + counts.wakes;
-            all.truncated += stats.truncated;
-            let drops = stats.socket_drops.saturating_sub(counts.silent_runs());
-            all.socket_drops += drops;
+            let (State::Placing(connected) | State::Leaving(connected)) = &peer.state else { continue };
+            placing += usize::from(matches!(peer.state, State::Placing(_)));
+            let drops = connected.add_to(&mut all, engine.placed(peer.of).or(peer.last));
             if drops > 0 {
                 all.remedies.push(format!(
                     "{}: the socket had no room for {drops} arrivals that the kernel could not place",
@@ -390,54 +353,15 @@ impl Kernel {
         }
         let mut text = format!("requested; the kernel places {placing} of {} streams", self.peers.len());
         let why = |peer: &Peer| match &peer.state {
-            State::Placing(_) => None,
+            State::Placing(_) | State::Leaving(_) => None,
             State::Loading(_) => Some(format!("{}: its program is being loaded", peer.sender)),
-            State::Without(why) => Some(format!("{}: {why}", peer.sender)),
+            State::Without(Reason { text, .. }) => Some(format!("{}: {text}", peer.sender)),
         };
         if let Some(why) = self.peers.iter().find_map(why) {
             text += "; ";
             text += &why;
         }
         text
-    }
-}
-
-impl Connected {
-    /// Takes trains that came up, each after what the kernel placed before it. Returns whether there were some.
-    fn read<K: Sink>(
-        &mut self,
-        engine: &mut Engine<K>,
-        of: Option<PlacedOf>,
-        turn: &mut KernelTurn,
-        now: &impl Fn() -> Nanos,
-    ) -> io::Result<bool> {
-        let mut came_up = false;
-        for _ in 0..POLLS {
-            let mut trains = 0;
-            let wakes = &mut self.wakes;
-            self.source.poll(Duration::ZERO, &mut |train| {
-                trains += 1;
-                // Real empty datagrams are refused by the program.
-                if train.bytes.is_empty() {
-                    *wakes += 1;
-                    return;
-                }
-                came_up = true;
-                let now = now();
-                if let Some(of) = of {
-                    let taken = engine.take_log(of, Until::CameUp(train.count()), now);
-                    turn.packets += taken.packets as usize;
-                    turn.bytes += taken.bytes;
-                }
-                turn.packets += train.count();
-                turn.bytes += train.bytes.len() as u64;
-                engine.handle_train(&train, now);
-            })?;
-            if trains == 0 {
-                break;
-            }
-        }
-        Ok(came_up)
     }
 }
 
@@ -459,6 +383,6 @@ fn load(arena: &Arc<PlacementArena>, info: &StreamInfo) -> State {
 fn in_a_thread(load: impl FnOnce() -> Result<Loaded, String> + Send + 'static) -> State {
     match std::thread::Builder::new().name("placement".to_owned()).spawn(load) {
         Ok(thread) => State::Loading(thread),
-        Err(error) => State::Without(format!("no thread to load its program: {error}")),
+        Err(error) => State::Without(format!("no thread to load its program: {error}").into()),
     }
 }

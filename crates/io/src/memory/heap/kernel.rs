@@ -10,7 +10,7 @@
 
 use super::super::mapping::Mapping;
 use super::class::{Class, Span};
-use super::{HeapBytes, HeapMemory};
+use super::{BytesAside, HeapBytes, HeapMemory};
 use crate::bpf::{Map, Words};
 use crate::memory::check_available;
 use std::io;
@@ -27,11 +27,12 @@ pub struct KernelHeaps {
 }
 
 impl KernelHeaps {
-    /// So many elements of at least so many bytes, in whole pages.
+    /// So many elements of at least so many bytes, in whole pages. The memory that they are taken out of, if any, has its bytes back when
+    /// the last heap is dropped.
     ///
     /// # Errors
     /// Why the kernel does not give it, with a hint.
-    pub fn new(element_bytes: usize, elements: u32) -> io::Result<KernelHeaps> {
+    pub fn new(element_bytes: usize, elements: u32, aside: Option<BytesAside>) -> io::Result<KernelHeaps> {
         let element_bytes = element_bytes.next_multiple_of(4096);
         let total = element_bytes as u64 * u64::from(elements);
         check_available(total, "memory of the kernel", "use less")?;
@@ -39,7 +40,7 @@ impl KernelHeaps {
         let kernel = mapping.kernel().cloned().ok_or(io::ErrorKind::Unsupported)?;
         let base = mapping.base().addr();
         // It cannot be known what of it is in the cache.
-        let memory = HeapMemory::of(total, Box::new([Class::new(element_bytes, 0)]));
+        let memory = HeapMemory::of(total, Box::new([Class::new(element_bytes, 0)]), aside);
         let class = &memory.inner().classes[0];
         let first = class.add(Span::over(mapping, element_bytes, elements as usize));
         class.push_reserve(first);

@@ -59,8 +59,23 @@ struct State {
     /// The keeper is running.
     kept: bool,
     closed: bool,
-    /// Bytes that are elsewhere for good.
+    /// Bytes that are elsewhere ([`BytesAside`]).
     aside: u64,
+}
+
+/// Bytes of a [`HeapMemory`](super::HeapMemory) that are elsewhere. They return to it when this is dropped.
+#[derive(Debug)]
+pub struct BytesAside {
+    of: Arc<Supply>,
+    bytes: u64,
+}
+
+impl Drop for BytesAside {
+    fn drop(&mut self) {
+        let mut state = self.of.lock();
+        state.aside -= self.bytes;
+        self.of.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Supply {
@@ -144,8 +159,8 @@ impl Supply {
         self.used.fetch_sub(piece.len() as u64, Ordering::Relaxed);
     }
 
-    /// Take `bytes` for good, for memory that is elsewhere; `false` if there are not so many, or if that would be more than half of all.
-    pub(super) fn set_aside(&self, bytes: u64) -> bool {
+    /// Take `bytes` for memory that is elsewhere; `false` if there are not so many, or if that would be more than half of all.
+    fn take_aside(&self, bytes: u64) -> bool {
         let mut state = self.lock();
         if state.aside.saturating_add(bytes) > self.limit / 2 {
             return false;
@@ -161,6 +176,11 @@ impl Supply {
         state.aside += taken;
         self.used.fetch_add(taken, Ordering::Relaxed);
         is_there
+    }
+
+    /// The same, until what is returned is dropped.
+    pub(super) fn set_aside(self: &Arc<Self>, bytes: u64) -> Option<BytesAside> {
+        self.take_aside(bytes).then(|| BytesAside { of: Arc::clone(self), bytes })
     }
 
     /// `bytes` of spans were returned to the system.

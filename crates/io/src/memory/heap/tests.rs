@@ -329,12 +329,17 @@ fn the_largest_heap_beside_its_first_part_fits() {
     drop(first);
 }
 
-/// Senders that come and go, or are forged, each take a part for good.
+/// Senders that come, or are forged, each take a part until they go.
 #[test]
 fn half_of_the_memory_is_never_set_aside() {
     let memory = HeapMemory::new(64 << 20);
-    let taken = (0..10).filter(|_| memory.set_aside(12 << 20)).count();
-    assert_eq!((taken, memory.used()), (2, 24 << 20));
-    assert!(memory.set_aside(8 << 20) && !memory.set_aside(1));
+    let taken: Vec<BytesAside> = (0..10).filter_map(|_| memory.set_aside(12 << 20)).collect();
+    assert_eq!((taken.len(), memory.used()), (2, 24 << 20));
+    let rest = memory.set_aside(8 << 20);
+    assert!(rest.is_some() && memory.set_aside(1).is_none());
     assert!(memory.take(16 << 20).is_some(), "other heaps have the rest");
+    let used = memory.used();
+    drop((taken, rest));
+    assert_eq!(memory.used(), used - (32 << 20));
+    assert!(memory.set_aside(20 << 20).is_some());
 }

@@ -103,6 +103,13 @@ impl<K: Sink> Engine<K> {
         }
     }
 
+    /// The memory of a sender returns: the kernel places [nothing more](Self::end_heaps) of it.
+    pub(in crate::receive) fn forget_heaps(&mut self, sender: SocketAddr) {
+        if let Some(table) = self.tables.placeable() {
+            table.forget_placing(&sender);
+        }
+    }
+
     /// The kernel places no heap of this sender any more.
     pub(in crate::receive) fn end_heaps(&mut self, sender: SocketAddr) {
         if let Some(table) = self.tables.placeable() {

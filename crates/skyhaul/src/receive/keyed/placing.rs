@@ -23,7 +23,7 @@ use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::placement::rule::{RuleCounts, RuleWake};
 use skyhaul_core::wire::HeapLayout;
-use skyhaul_io::memory::heap::{HeapBytes, HeapMemory, KernelHeaps};
+use skyhaul_io::memory::heap::{BytesAside, HeapBytes, HeapMemory, KernelHeaps};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -70,9 +70,10 @@ pub(crate) struct HeapPlacing {
     pub(crate) bytes: u64,
 }
 
-/// Memory for the heaps of a sender, taken out of that of all heaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Memory for the heaps of a sender, taken out of that of all heaps until the sender is silent, and the last of them dropped.
+#[derive(Debug)]
 pub(crate) struct PlacingPlan {
+    aside: BytesAside,
     element_bytes: u64,
     elements: u32,
     ahead: u32,
@@ -89,11 +90,10 @@ impl PlacingPlan {
         let most = memory.limit() / PART / element_bytes;
         let elements = (ahead * u64::from(SLOTS)).min(most);
         let bytes = elements * element_bytes;
-        if elements < LEAST || !memory.set_aside(bytes) {
-            return Err("there is too little --memory for the kernel to place its heaps".to_owned());
-        }
+        let aside = if elements < LEAST { None } else { memory.set_aside(bytes) };
+        let aside = aside.ok_or("there is too little --memory for the kernel to place its heaps")?;
         let ahead = ahead.min(elements / 2) as u32;
-        Ok(PlacingPlan { element_bytes, elements: elements as u32, ahead })
+        Ok(PlacingPlan { aside, element_bytes, elements: elements as u32, ahead })
     }
 }
 
@@ -103,8 +103,9 @@ impl HeapPlacing {
     /// # Errors
     /// Why the kernel does not place.
     pub(crate) fn load(sender: SocketAddr, layout: HeapLayout, plan: PlacingPlan) -> Result<Self, String> {
-        let PlacingPlan { element_bytes, elements, ahead } = plan;
-        let memory = KernelHeaps::new(element_bytes as usize, elements).map_err(|error| error.to_string())?;
+        let PlacingPlan { aside, element_bytes, elements, ahead } = plan;
+        let memory = KernelHeaps::new(element_bytes as usize, elements, Some(aside));
+        let memory = memory.map_err(|error| error.to_string())?;
         let completed = (WAKE_BYTES / layout.heap_bytes).clamp(1, u64::from(ahead / 4).max(1)) as u32;
         let wake = RuleWake { completed, begun: 0 };
         let arena = PlacementArena::of_heaps(&memory);

@@ -28,6 +28,8 @@ pub(crate) trait TrainSink: Send {
     fn turn_placing(&mut self, sender: &SocketAddr);
     /// The kernel places nothing more.
     fn end_placing(&mut self, sender: &SocketAddr);
+    /// Gives back what it had for that.
+    fn forget_placing(&mut self, sender: &SocketAddr);
     /// What the kernel has placed, and the bytes of these packets.
     fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)>;
 }
@@ -54,7 +56,9 @@ impl<S: Store> TrainSink for StreamReader<S> {
     }
 
     fn begin_placing(&mut self, placing: HeapPlacing) {
-        self.core.table().store.begin_placing(placing);
+        if let Some(all) = self.core.table().store.placing() {
+            all.push(placing);
+        }
     }
 
     fn take_log(&mut self, sender: &SocketAddr, until: Until) -> TakenFromLog {
@@ -77,6 +81,12 @@ impl<S: Store> TrainSink for StreamReader<S> {
             place.placer.close(|_| true);
         }
         self.take_log(sender, Until::End);
+    }
+
+    fn forget_placing(&mut self, sender: &SocketAddr) {
+        if let Some(all) = self.core.table().store.placing() {
+            all.retain(|place| place.sender != *sender);
+        }
     }
 
     fn placed(&self, sender: &SocketAddr) -> Option<(RuleCounts, u64)> {

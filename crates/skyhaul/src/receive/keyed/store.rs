@@ -152,15 +152,14 @@ pub(crate) trait Store: Send + Sized + 'static {
         None
     }
 
-    /// The heaps of this sender that the kernel places.
-    fn placing_of(&mut self, sender: &SocketAddr) -> Option<&mut HeapPlacing> {
-        let _ = sender;
+    /// What the kernel places, by sender, if the store has memory for that.
+    fn placing(&mut self) -> Option<&mut Vec<HeapPlacing>> {
         None
     }
 
-    /// Heaps that the kernel places from now on, if the store has memory for that.
-    fn begin_placing(&mut self, placing: HeapPlacing) {
-        drop(placing);
+    /// The heaps of this sender that the kernel places.
+    fn placing_of(&mut self, sender: &SocketAddr) -> Option<&mut HeapPlacing> {
+        self.placing()?.iter_mut().find(|place| place.sender == *sender)
     }
 
     /// Packets that a program has placed belong to a heap: the same as [`copy_run`](Self::copy_run).
@@ -453,12 +452,8 @@ impl<W: Keyed> Store for ObjectStore<W> {
         Ok(refused)
     }
 
-    fn placing_of(&mut self, sender: &SocketAddr) -> Option<&mut HeapPlacing> {
-        self.placing.iter_mut().find(|place| place.sender == *sender)
-    }
-
-    fn begin_placing(&mut self, placing: HeapPlacing) {
-        self.placing.push(placing);
+    fn placing(&mut self) -> Option<&mut Vec<HeapPlacing>> {
+        Some(&mut self.placing)
     }
 
     #[cold]
