@@ -1,15 +1,19 @@
 """Sphinx settings of the site. `build.py` runs it on a copy of the pages, in which links and generated pages are in place."""
 
 import os
+import pathlib
+import sys
 
 from sphinx.domains.python import PythonDomain
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 project = "Skyhaul"
 version = release = os.environ.get("SKYHAUL_VERSION", "")
 copyright = "The Skyhaul authors"
 language = "en"
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "navigation"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 

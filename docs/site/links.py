@@ -86,16 +86,16 @@ def of_site(site):
     """What is wrong with the links of a built site, without those within rustdoc's pages, which rustdoc checks."""
     wrong, read = [], {}
 
-    def ids(path):
+    def found(path):
         if path not in read:
-            read[path] = Html(path.read_text(errors="replace")).ids
+            read[path] = Html(path.read_text(errors="replace"))
         return read[path]
 
     for page in sorted(site.rglob("*.html")):
         name = page.relative_to(site)
         if name.parts[0] == "rust":
             continue
-        for target in Html(page.read_text()).targets:
+        for target in found(page).targets:
             if target.startswith("data:"):
                 continue
             if urllib.parse.urlsplit(target).scheme:
@@ -107,6 +107,6 @@ def of_site(site):
             there = page if not path else pathlib.Path(os.path.normpath(page.parent / path))
             if not there.is_file() or not there.is_relative_to(site):
                 wrong.append(f"{name}: {target}: there is no such page")
-            elif anchor and there.suffix == ".html" and there.relative_to(site).parts[0] != "rust" and anchor not in ids(there):
+            elif anchor and there.suffix == ".html" and there.relative_to(site).parts[0] != "rust" and anchor not in found(there).ids:
                 wrong.append(f"{name}: {target}: there is no such place on the page")
     return wrong

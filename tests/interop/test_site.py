@@ -38,6 +38,13 @@ def test_it_has_all_that_was_promised(site):
         assert (site / name).is_file(), name
     book = (site / "tutorials/look-at-a-scan.html").read_text()
     assert "xarray.DataArray" in book and book.count('alt="what the cell above draws"') == 2
+    # The tree of all pages beside each: ways from where the page is, what is above it open, and the page itself marked.
+    tree = (site / "decisions/0002-objects-retire-in-order.html").read_text().partition('<div class="sidebar-tree">')[2].partition("</div>")[0]
+    assert '<li class="toctree-l2"><a class="reference internal" href="../guide/spead.html">' in tree
+    assert '<li class="toctree-l3"><a class="reference internal" href="0001-chunk-is-block-is-acknowledgement.html">' in tree
+    assert '<li class="toctree-l3 current current-page"><a class="current reference internal" href="#">0002 ' in tree
+    assert tree.count("current-page") == 1 and tree.count(' checked=""') == 2 and tree.count('<ul class="current">') == 3
+    assert "§" not in tree
     text = (site / "reference/python/skyhaul.spead.recv.html").read_text()
     # From the stubs of the compiled part, with its signature and what it says.
     assert 'id="skyhaul.spead.recv.Stream.add_udp"' in text and "join a multicast group" in text
