@@ -32,6 +32,9 @@ demo:
 test:
 	$(CARGO) xtask suite
 
+# Packages without a unit test: `--lib` and `--bins` would build and link their test programs.
+UNTESTED := $(addprefix --exclude=skyhaul-,fuzz packet-path python sim spectra)
+
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
@@ -39,7 +42,7 @@ check:
 	$(CARGO) xtask tidy
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm
-	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --quiet --workspace --lib --bins --locked -- --skip a_thousand_histories
+	RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --quiet --workspace $(UNTESTED) --lib --bins --locked -- --skip a_thousand_histories
 
 python:
 	$(CARGO) xtask python

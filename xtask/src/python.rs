@@ -292,6 +292,16 @@ mod tests {
         }
     }
 
+    /// Else running the unit tests would build them anew.
+    #[test]
+    fn unit_tests_are_run_as_they_were_built() {
+        let without = workspace::without_unit_tests().unwrap();
+        let left_out = without.iter().flat_map(|package| ["--exclude", package.as_str()]);
+        let part: Vec<_> = ["--workspace", "--edges", "dev"].into_iter().chain(left_out).collect();
+        let differ = anew(&part, &["--workspace"], ",dev");
+        assert!(differ.is_empty(), "name these features in the packages that have unit tests: {differ:#?}");
+    }
+
     /// Else `make build` after `make demo`, rustdoc, and a second clippy would build anew what is built: minutes.
     #[test]
     fn the_command_of_a_demo_is_built_of_the_same() {

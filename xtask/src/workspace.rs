@@ -62,6 +62,25 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("read cargo metadata")
 }
 
+/// Packages of the workspace of which each library and program is marked `test = false`.
+pub(crate) fn without_unit_tests() -> Result<Vec<String>> {
+    let metadata = metadata()?;
+    let members = metadata["workspace_members"].as_array().context("cargo metadata names no members")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let packages = packages.iter().filter(|package| members.contains(&package["id"]));
+    let without = packages.filter(|package| !targets(package).any(|target| target["test"] == true));
+    Ok(without.filter_map(|package| package["name"].as_str().map(str::to_owned)).collect())
+}
+
+/// The libraries and programs of a package.
+fn targets(package: &Value) -> impl Iterator<Item = &Value> {
+    let all = package["targets"].as_array().into_iter().flatten();
+    all.filter(|target| {
+        let kinds = target["kind"].as_array().into_iter().flatten();
+        kinds.filter_map(Value::as_str).any(|kind| kind == "bin" || kind.ends_with("lib"))
+    })
+}
+
 /// Cargo, the same that runs this program, in the root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -90,4 +109,45 @@ pub(crate) fn host() -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
         .context("rustc -vV names no host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a package that is left out nobody would miss a test that never ran.
+    #[test]
+    fn what_is_left_out_has_no_unit_tests() {
+        let without = without_unit_tests().unwrap();
+        assert!(without.contains(&"skyhaul-sim".to_owned()), "{without:?}");
+        let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+        let named = makefile.lines().find_map(|line| line.strip_prefix("UNTESTED := ")).unwrap();
+        let named = named.trim_start_matches("$(addprefix --exclude=skyhaul-,").trim_end_matches(')');
+        let mut named: Vec<_> = named.split(' ').map(|name| format!("skyhaul-{name}")).collect();
+        let mut all = without.clone();
+        named.sort();
+        all.sort();
+        assert_eq!(named, all, "`make check` leaves out the same");
+        let metadata = metadata().unwrap();
+        for package in metadata["packages"].as_array().unwrap() {
+            if !without.iter().any(|name| package["name"] == name.as_str()) {
+                continue;
+            }
+            for target in targets(package) {
+                let sources = Path::new(target["src_path"].as_str().unwrap()).parent().unwrap();
+                for path in sources_below(sources) {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let tested = text.lines().any(|line| line.trim() == concat!("#[te", "st]"));
+                    assert!(!tested, "{}: its package is marked `test = false`", path.display());
+                }
+            }
+        }
+    }
+
+    fn sources_below(directory: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        let rust = files.into_iter().filter(|path| path.extension().is_some_and(|is| is == "rs"));
+        rust.chain(folders.iter().flat_map(|folder| sources_below(folder))).collect()
+    }
 }

@@ -87,7 +87,7 @@ const LIBRARIES: [&str; 5] =
     ["skyhaul", "skyhaul_io", "skyhaul_measure", "skyhaul_transfer", "skyhaul_daemon"];
 
 /// One Rust test, unless it is of the core or the simulator. The harness named its binary.
-pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
+pub(super) fn rust(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
     let crates = workspace::root().join("crates");
     let has = |package: &str| {
         let file = crates.join(package).join("tests").join(&failed.binary);
@@ -102,8 +102,11 @@ pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
     } else {
         return None;
     };
-    let words = ["cargo", "test", "--workspace", "--locked"].into_iter().chain(target);
-    Some(words.chain(["--", "--show-output", "--exact", &failed.test]).map(OsString::from).collect())
+    let words = ["cargo", "test", "--workspace", "--locked"].into_iter().chain(target).map(OsString::from);
+    // What was not built for the step is not built for this.
+    let left_out = step.iter().filter(|word| word.to_string_lossy().starts_with("--exclude=")).cloned();
+    let one = ["--", "--show-output", "--exact", &failed.test].map(OsString::from);
+    Some(words.chain(left_out).chain(one).collect())
 }
 
 /// One test of pytest's: in the step's command it stands for the directory of all tests.
