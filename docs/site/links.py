@@ -3,6 +3,7 @@
 Nothing is asked of the network: an address elsewhere only has to be one.
 """
 
+import functools
 import html.parser
 import os
 import pathlib
@@ -15,6 +16,7 @@ NOT_WORDS = re.compile(r"[^\w\- ]")
 SCHEMES = ("http", "https", "mailto")
 
 
+@functools.cache
 def anchors(text):
     """The anchors of a page's headings, as GitHub and MyST make them."""
     found, tokens = set(), MarkdownIt("commonmark").enable("table").parse(text)
