@@ -26,6 +26,7 @@ mod lab;
 mod options;
 mod packets;
 pub mod peers;
+pub mod rdma;
 mod receive;
 mod record;
 mod send;

@@ -50,11 +50,13 @@ pub(super) const UDP: Cases = Cases(1 << 10);
 pub(super) const TCP: Cases = Cases(1 << 11);
 /// The benchmark beside other programs.
 pub(super) const PEERS: Cases = Cases(1 << 12);
+/// The benchmark of RDMA beside sockets.
+pub(super) const RDMA: Cases = Cases(1 << 13);
 /// Heaps and events, which have a size of their own.
 pub(super) const OBJECTS: Cases = Cases(HEAPS.0 | EVENTS.0);
 
 /// The cases, by dimension: objects or experiment, source, transport.
-const DIMENSIONS: [Cases; 3] = [Cases(((1 << 9) - 1) | PEERS.0), GENERATED, Cases(UDP.0 | TCP.0)];
+const DIMENSIONS: [Cases; 3] = [Cases(((1 << 9) - 1) | PEERS.0 | RDMA.0), GENERATED, Cases(UDP.0 | TCP.0)];
 
 impl Cases {
     fn meets(self, other: Self) -> bool {
@@ -91,6 +93,7 @@ impl Cases {
             LIMITED => "the experiment `limited`",
             SWEEP => "`bench ejfat`",
             PEERS => "`bench peers`",
+            RDMA => "`bench rdma`",
             GENERATED => "a pattern or noise",
             UDP => "udp:// addresses",
             _ => "tcp:// addresses",
@@ -113,6 +116,8 @@ impl Cases {
             () if self.meets(SWEEP) => "use `bench ejfat`".to_owned(),
             () if self.meets(DISK_PATH) => "use `bench record`".to_owned(),
             () if self == PEERS => "use `bench peers`".to_owned(),
+            () if self == RDMA => "use `bench rdma`".to_owned(),
+            () if self == PEERS | RDMA => "use `bench peers` or `bench rdma`".to_owned(),
             () if self.meets(PATH) => "name the path to measure, such as `bench receive`".to_owned(),
             () if self.meets(UDP) => "use a udp:// address".to_owned(),
             () if self.meets(TCP) => "use a tcp:// address".to_owned(),
@@ -136,6 +141,7 @@ impl Cases {
             () if self.meets(EXPERIMENTS) => Some("Experiments of SDP memo 046 (--format spead)"),
             () if self.meets(SWEEP) => Some("Sweep of events (bench ejfat)"),
             () if self == PEERS => Some("Other programs (bench peers)"),
+            () if self == RDMA => Some("RDMA beside sockets (bench rdma)"),
             () if self.meets(PATH) => Some("One path (bench receive, send, record, balance, lab)"),
             () => None,
         }

@@ -1,6 +1,6 @@
 //! Arguments of `bench`.
 
-use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, PEERS, SWEEP, to};
+use super::applies::{ALWAYS, DISK_PATH, EXPERIMENTS, LIMITED, PATH, PEERS, RDMA, SWEEP, to};
 use super::heaps::HeapBenchArgs;
 use super::limits::FormatParser;
 use super::limits::OutputArgs;
@@ -43,8 +43,8 @@ pub(crate) struct BenchArgs {
     /// Number of rounds; the candidates take turns in each
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"), help_heading = PACE, add = ALWAYS)]
     pub(crate) rounds: usize,
-    /// Fixed rate (default: closed loop, as fast as possible without loss)
-    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), add = to(PATH))]
+    /// Fixed rate (default: closed loop, as fast as possible without loss; for rdma 4Gbps)
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), add = to(PATH | RDMA))]
     pub(crate) rate: Option<Rate>,
     /// Search for the highest rate without loss at which the sender never waits
     #[arg(long, conflicts_with = "rate", add = to(PATH))]
@@ -65,7 +65,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, add = to(PATH))]
     pub(crate) no_gso: bool,
     /// Processors of the sending and the receiving thread
-    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED | PEERS))]
+    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED | PEERS | RDMA))]
     pub(crate) cpus: (usize, usize),
     /// Memory that packets are placed into
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), add = to(PATH))]
@@ -76,6 +76,8 @@ pub(crate) struct BenchArgs {
     pub(crate) events: EventBenchArgs,
     #[command(flatten)]
     pub(crate) peers: PeerBenchArgs,
+    #[command(flatten)]
+    pub(crate) rdma: RdmaBenchArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -103,8 +105,8 @@ pub(crate) struct EventBenchArgs {
 /// Programs beside which Skyhaul is measured.
 #[derive(Args, Debug)]
 pub(crate) struct PeerBenchArgs {
-    /// Rows of the table (default: all)
-    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = rows(), add = to(PEERS))]
+    /// Rows of the table, or experiments of rdma (default: all)
+    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = rows(), add = to(PEERS | RDMA))]
     pub(crate) only: Vec<String>,
     /// spead2_recv of spead2 4 (default: from PATH)
     #[arg(long = "spead2-recv", value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]
@@ -123,6 +125,17 @@ pub(crate) struct PeerBenchArgs {
     pub(crate) program: Option<PathBuf>,
 }
 
+/// What is combined for RDMA.
+#[derive(Args, Debug)]
+pub(crate) struct RdmaBenchArgs {
+    /// Bytes of a message
+    #[arg(long = "messages", value_name = "SIZE", value_delimiter = ',', default_value = "8KiB,64KiB,512KiB,2MiB", value_parser = some::<Size>("such as 8KiB,2MiB"), add = to(RDMA))]
+    pub(crate) message_sizes: Vec<Size>,
+    /// Shares of datagrams to withhold
+    #[arg(long = "losses", value_name = "SHARE", value_delimiter = ',', default_value = "0.001,0.01,0.03,0.1", add = to(RDMA))]
+    pub(crate) losses: Vec<f64>,
+}
+
 /// What is counted by `cargo xtask instructions`.
 #[derive(Args, Debug)]
 pub(crate) struct PacketPathArgs {
@@ -131,9 +144,11 @@ pub(crate) struct PacketPathArgs {
     pub(crate) case: String,
 }
 
-/// The rows of the table of `bench peers`.
+/// The rows of the table of `bench peers`, and the experiments of `bench rdma`.
 fn rows() -> PossibleValuesParser {
-    PossibleValuesParser::new(skyhaul_measure::bench::peers::row_names())
+    let experiments = skyhaul_measure::bench::rdma::RDMA_EXPERIMENTS.map(clap::builder::PossibleValue::from);
+    let rows = skyhaul_measure::bench::peers::row_names().map(clap::builder::PossibleValue::from);
+    PossibleValuesParser::new(rows.chain(experiments).collect::<Vec<_>>())
 }
 
 impl BenchArgs {
@@ -172,6 +187,8 @@ pub(crate) enum BenchWhat {
     Events,
     /// Skyhaul beside spead2, iperf3, packetBlastee and bare loops, in turns: one table, and a report to compare machines by
     Peers,
+    /// RDMA Writes and Reads beside UDP and TCP sockets, in turns: message sizes, losses and latencies
+    Rdma,
 }
 
 impl BenchWhat {

@@ -1,6 +1,6 @@
 //! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
-use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, PEERS, RECORDING, SWEEP, to};
+use super::applies::{EXPERIMENTS, HEAPS, LIMITED, OBJECTS, PEERS, RDMA, RECORDING, SWEEP, to};
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::core::control::ControlConfig;
@@ -266,8 +266,8 @@ pub(crate) struct HeapBenchArgs {
     /// repeated
     #[arg(long, value_name = "COMMAND", add = to(EXPERIMENTS).and(LIMITED))]
     pub(crate) against: Vec<String>,
-    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench, for peers peers-bench)
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, add = to(EXPERIMENTS | SWEEP | PEERS))]
+    /// Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench, for peers peers-bench); for rdma the HTML file to write (default: none)
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath, add = to(EXPERIMENTS | SWEEP | PEERS | RDMA))]
     pub(crate) report: Option<PathBuf>,
 }
 

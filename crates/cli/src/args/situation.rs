@@ -2,7 +2,7 @@
 
 use super::applies::{
     Cases, DISK_PATH, Decided, EVENTS, EXPERIMENTS, FRAMES, GENERATED, HEAPS, LIMITED, NONE, PATH, PEERS,
-    RECORDING, SWEEP, Situation, TCP, UDP,
+    RDMA, RECORDING, SWEEP, Situation, TCP, UDP,
 };
 #[cfg(feature = "full")]
 use super::bench::BenchWhat;
@@ -47,6 +47,7 @@ pub(super) fn situation(cli: &Cli) -> Option<Situation> {
             let (cases, by) = match args.what {
                 Some(BenchWhat::Events) => (SWEEP, "`bench ejfat`".to_owned()),
                 Some(BenchWhat::Peers) => (PEERS, "`bench peers`".to_owned()),
+                Some(BenchWhat::Rdma) => (RDMA, "`bench rdma`".to_owned()),
                 None if args.format.objects() == Some(Objects::Heaps) => {
                     let limited = args.heaps.experiments.contains(&Experiment::Limited);
                     (if limited { EXPERIMENTS | LIMITED } else { EXPERIMENTS }, EXPERIMENTS.noun())

@@ -5,6 +5,7 @@
 
 mod events;
 mod peers;
+mod rdma;
 
 use super::output::command_line;
 use super::receiving::print_json;
@@ -34,6 +35,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.what == Some(BenchWhat::Peers) {
         return peers::run(args);
     }
+    if args.what == Some(BenchWhat::Rdma) {
+        return rdma::run(args);
+    }
     if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);
     }
@@ -54,7 +58,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
 
 fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
     let what = match args.what {
-        None | Some(BenchWhat::Receive | BenchWhat::Events | BenchWhat::Peers) => BenchTarget::Receive,
+        None | Some(BenchWhat::Receive | BenchWhat::Events | BenchWhat::Peers | BenchWhat::Rdma) => {
+            BenchTarget::Receive
+        }
         Some(BenchWhat::Send) => BenchTarget::Send,
         Some(BenchWhat::Record) => BenchTarget::Record,
         Some(BenchWhat::Balance) => BenchTarget::Balance,

@@ -36,6 +36,7 @@ mod priorities;
 mod probe;
 mod quality;
 mod rdma;
+mod rdma_bench;
 mod readers;
 mod recorded;
 mod regular;

@@ -111,6 +111,12 @@ fn micros(path: &str, name: &str) -> Option<u64> {
     fs::read_to_string(format!("{path}/{name}")).ok()?.trim().parse().ok()
 }
 
+/// Ticks a second of the CPU times in `/proc/stat`.
+#[must_use]
+pub fn clock_ticks() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
 /// Bytes that one CPU copies repeatedly.
 const PIECE: usize = 16 << 20;
 const TIME: Duration = Duration::from_millis(30);

@@ -1,0 +1,177 @@
+//! From a Write of 64 bytes until a polling reader sees them.
+//!
+//! Each of the eight words of a message is the time at which it was sent, so that one which is half there is not taken for whole. The next
+//! is sent when the last was seen, or given up.
+
+use super::remote::{region, serving};
+use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
+use super::{DATAGRAM_BYTES, RdmaBenchOptions};
+use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
+use skyhaul_io::host::thread;
+use skyhaul_io::memory::remote::RemoteMemory;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a message.
+pub(super) const MESSAGE_BYTES: usize = 64;
+const WORDS: usize = MESSAGE_BYTES / 8;
+/// A message that was not seen by then is lost.
+const GIVE_UP: Duration = Duration::from_millis(200);
+/// Between one message that was seen and the next: the receiving end has gone to sleep, if it does.
+const GAP: Duration = Duration::from_micros(100);
+
+type Message = [u8; MESSAGE_BYTES];
+
+fn message(nanos: u64) -> Message {
+    let mut bytes = [0; MESSAGE_BYTES];
+    bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&nanos.to_ne_bytes()));
+    bytes
+}
+
+/// The time in a message that is whole; `None`: it is not, or is none.
+fn time_of(words: [u64; WORDS]) -> Option<u64> {
+    (words[0] != 0 && words.iter().all(|word| *word == words[0])).then_some(words[0])
+}
+
+/// Send until the time is over; `look` returns the time in the newest message, if there is one.
+fn exchange(
+    options: &RdmaBenchOptions,
+    mut send: impl FnMut(&Message) -> io::Result<()> + Send,
+    mut look: impl FnMut() -> io::Result<Option<u64>> + Send,
+    how: String,
+) -> io::Result<Ran> {
+    let (epoch, seen, done) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
+    let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+    let (sent, looked) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            thread::pin(options.cpus.1)?;
+            metered(|| {
+                let (mut last, mut nanos) = (0, Vec::new());
+                while !done.load(Ordering::Acquire) {
+                    match look()? {
+                        Some(time) if time != last => {
+                            nanos.push(now().saturating_sub(time));
+                            last = time;
+                            seen.store(time, Ordering::Release);
+                        }
+                        _ => std::hint::spin_loop(),
+                    }
+                }
+                Ok(nanos)
+            })
+        });
+        let sender = scope.spawn(|| {
+            thread::pin(options.cpus.0)?;
+            metered(|| {
+                let (mut sent, mut lost) = (0_u64, 0_u64);
+                while epoch.elapsed() < options.time && !options.stop.is_set() {
+                    let time = now();
+                    send(&message(time))?;
+                    sent += 1;
+                    let asked = Instant::now();
+                    while seen.load(Ordering::Acquire) != time && asked.elapsed() < GIVE_UP {
+                        std::thread::sleep(GAP);
+                    }
+                    lost += u64::from(seen.load(Ordering::Acquire) != time);
+                    std::thread::sleep(GAP);
+                }
+                Ok((sent, lost))
+            })
+        });
+        let sent = sender.join().unwrap_or_else(|_| Err(io::Error::other("the sender has failed")));
+        done.store(true, Ordering::Release);
+        (sent, reader.join().unwrap_or_else(|_| Err(io::Error::other("the reader has failed"))))
+    });
+    let (nanos, reader) = looked?;
+    let ((sent, lost), sender) = sent?;
+    let placed = nanos.len() as u64;
+    // One that was seen after it had been given up is both.
+    let lost = lost.min(sent.saturating_sub(placed));
+    let bytes = MESSAGE_BYTES as u64;
+    let run = RdmaBenchRun {
+        sent,
+        placed,
+        lost,
+        sent_bytes: sent * bytes,
+        placed_bytes: placed * bytes,
+        messages: sent,
+        whole: placed,
+        is_lossy: lost > 0,
+        latency: Some(WriteLatency::of(nanos)),
+        ..RdmaBenchRun::default()
+    };
+    Ok(Ran { run: run.settle(epoch.elapsed().as_secs_f64(), &sender, &reader)?, how })
+}
+
+/// A UDP socket that is read without waiting.
+pub(super) fn socket(options: &RdmaBenchOptions) -> io::Result<Ran> {
+    let any = SocketAddr::new(options.address, 0);
+    let (to, from) = (UdpSocket::bind(any)?, UdpSocket::bind(any)?);
+    from.connect(to.local_addr()?)?;
+    to.connect(from.local_addr()?)?;
+    to.set_nonblocking(true)?;
+    let look = || {
+        let mut bytes = [0; MESSAGE_BYTES];
+        match to.recv(&mut bytes) {
+            Ok(MESSAGE_BYTES) => Ok(time_of(words(&bytes))),
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    };
+    exchange(
+        options,
+        |bytes| from.send(bytes).map(|_| ()),
+        look,
+        "UDP socket: send, and recv without waiting".into(),
+    )
+}
+
+fn words(bytes: &Message) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    words
+}
+
+/// A Write into memory that is looked at without waiting.
+pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Result<Ran> {
+    const PAGE: u64 = 4096;
+    let serve = serving(options.address, PAGE, tier)?;
+    let service = RdmaService::start(serve, 16)?;
+    let memory: Arc<RemoteMemory> = service.regions()[0].1.clone();
+    let client = RdmaClient::connect(
+        RdmaClientOptions {
+            to: region(service.local())?,
+            arriving: None,
+            leaving: None,
+            datagram_bytes: Some(DATAGRAM_BYTES),
+            crc: false,
+        },
+        &options.stop,
+    )?;
+    let how = ClientWrite { offset: 0, message_bytes: MESSAGE_BYTES as u64, immediate: false, rate: 0 };
+    let send = |bytes: &Message| client.write(Arc::new(*bytes), &how, &options.stop).map(|_| ());
+    let look = || {
+        let mut words = [0; WORDS];
+        for (word, from) in words.iter_mut().zip(memory.words()) {
+            *word = from.load(Ordering::Acquire);
+        }
+        Ok(time_of(words))
+    };
+    let mut ran = exchange(options, send, look, "RDMA Write, and memory looked at without waiting".into())?;
+    client.close()?;
+    let served = service.stop()?;
+    ran.run.placed_by_kernel = served.datagrams.placed_by_kernel;
+    // The memory shows the newest only: the server's count must have each that was seen.
+    if served.datagrams.placed < ran.run.placed {
+        let (own, seen) = (served.datagrams.placed, ran.run.placed);
+        return Err(io::Error::other(format!("the counts do not agree: {own} Writes placed, {seen} seen")));
+    }
+    ran.how = format!("{}; {}", ran.how, served.tier);
+    Ok(ran)
+}

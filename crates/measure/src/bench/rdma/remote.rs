@@ -1,0 +1,179 @@
+//! Writes and Reads between two threads, each on its CPU.
+
+use super::report::{Ran, RdmaBenchRun, metered};
+use super::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
+use skyhaul::rdma::{
+    PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions, RdmaServeReport, RdmaServer, RdmaWriteOptions,
+    ServeOptions, WriteSource, write,
+};
+use skyhaul::stop::StopFlag;
+use skyhaul_io::fault::Faults;
+use skyhaul_io::host::thread::{self, Usage};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// The socket buffer of every receiver.
+const BUFFER: &str = "rcvbuf=64MiB";
+
+/// A region of this many bytes that one peer uses.
+pub(super) fn serving(address: IpAddr, bytes: u64, tier: PlacementTier) -> io::Result<ServeOptions> {
+    let listen = format!("rdma+udp://{}?{BUFFER}", SocketAddr::new(address, 0));
+    let (listen, region) = (parsed(&listen)?, parsed(&format!("bench:{bytes}B:read,write"))?);
+    let datagram_bytes = Some(DATAGRAM_BYTES);
+    Ok(ServeOptions { connections: Some(1), datagram_bytes, tier, ..ServeOptions::new(listen, vec![region]) })
+}
+
+/// The address of that region.
+pub(super) fn region(at: SocketAddr) -> io::Result<RdmaAddress> {
+    parsed(&format!("rdma+udp://{at}/bench?{BUFFER}"))
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> io::Result<T> {
+    text.parse().map_err(|error| io::Error::other(format!("{text}: {error}")))
+}
+
+/// These datagrams withheld, others in each round.
+fn withheld(loss: f64, round: u64) -> io::Result<Option<Faults>> {
+    (loss > 0.0).then(|| parsed(&format!("loss={loss},seed={round}"))).transpose()
+}
+
+/// What each end did, and what it used for that.
+struct Both<T> {
+    served: (RdmaServeReport, Usage),
+    peer: (T, Usage),
+}
+
+/// A server on one CPU and its peer on another, until the peer has ended.
+fn between<T: Send>(
+    options: &RdmaBenchOptions,
+    serve: ServeOptions,
+    (server_cpu, peer_cpu): (usize, usize),
+    peer: impl FnOnce(SocketAddr) -> io::Result<T> + Send,
+) -> io::Result<Both<T>> {
+    let (ready, listens) = mpsc::channel();
+    let end = StopFlag::default();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            thread::pin(server_cpu)?;
+            let mut server = RdmaServer::open(serve)?;
+            // The other end waits for it.
+            let _ = ready.send(server.local());
+            drop(ready);
+            metered(|| server.run(&end, &mut |_| {}))
+        });
+        let done = listens.recv().map(|at| {
+            let peer = scope.spawn(move || {
+                thread::pin(peer_cpu)?;
+                metered(|| peer(at))
+            });
+            peer.join().unwrap_or_else(|_| Err(io::Error::other("the peer has failed")))
+        });
+        if !matches!(done, Ok(Ok(_))) || options.stop.is_set() {
+            end.stop();
+        }
+        let served = server.join().unwrap_or_else(|_| Err(io::Error::other("the server has failed")));
+        match (done, served) {
+            (Ok(Ok(peer)), Ok(served)) => Ok(Both { served, peer }),
+            (Ok(Err(error)), Ok(_)) | (_, Err(error)) => Err(error),
+            (Err(error), Ok(_)) => Err(io::Error::other(error)),
+        }
+    })
+}
+
+/// Writes at the rate, some of them withheld.
+pub(super) fn writes(
+    options: &RdmaBenchOptions,
+    message_bytes: u64,
+    loss: f64,
+    tier: PlacementTier,
+    round: u64,
+) -> io::Result<Ran> {
+    let serve = serving(options.address, REGION_BYTES, tier)?;
+    let faults = withheld(loss, round)?;
+    let (sender, receiver) = options.cpus;
+    let both = between(options, serve, (receiver, sender), |at| {
+        let how = RdmaWriteOptions {
+            to: region(at)?,
+            source: WriteSource::Pattern,
+            message_bytes,
+            immediate: false,
+            rate: options.rate,
+            messages: None,
+            duration: Some(options.time),
+            faults,
+            datagram_bytes: Some(DATAGRAM_BYTES),
+            crc: false,
+        };
+        write(&how, &options.stop, &mut |_| {})
+    })?;
+    let ((served, server), (written, writer)) = (both.served, both.peer);
+    // Only then is known how many were sent last.
+    if written.closed_by != "here" {
+        return Err(io::Error::other(format!("the connection ended by {}", written.closed_by)));
+    }
+    let (out, at) = (&written.datagrams, &served.datagrams);
+    let run = RdmaBenchRun {
+        sent: out.segments,
+        placed: at.placed,
+        lost: served.datagrams_lost,
+        refused: at.refused_total(),
+        lost_on_purpose: out.lost_on_purpose,
+        placed_by_kernel: at.placed_by_kernel,
+        sent_bytes: written.bytes,
+        placed_bytes: at.placed_bytes,
+        messages: written.messages,
+        whole: served.complete,
+        is_lossy: served.datagrams_lost > out.lost_on_purpose || at.refused_total() > 0,
+        ..RdmaBenchRun::default()
+    };
+    let how = format!("RDMA Write: {}; {}", written.mode, served.tier);
+    Ok(Ran { run: run.settle(written.seconds, &writer, &server)?, how })
+}
+
+/// Reads one after the other, some of the answers withheld.
+pub(super) fn reads(
+    options: &RdmaBenchOptions,
+    message_bytes: u64,
+    loss: f64,
+    round: u64,
+) -> io::Result<Ran> {
+    let serve = serving(options.address, REGION_BYTES, PlacementTier::Stage)?;
+    let arriving = withheld(loss, round)?;
+    let both = between(options, serve, options.cpus, |at| {
+        let to = region(at)?;
+        let how = RdmaClientOptions {
+            to,
+            arriving,
+            leaving: None,
+            datagram_bytes: Some(DATAGRAM_BYTES),
+            crc: false,
+        };
+        let client = RdmaClient::connect(how, &options.stop)?;
+        let (began, mut run, mut longest) = (Instant::now(), RdmaBenchRun::default(), 0.0_f64);
+        let mut from = 0;
+        while began.elapsed() < options.time && !options.stop.is_set() {
+            let range = from..from + message_bytes;
+            let read = client.read(range, READ_DEADLINE, &options.stop, &mut |_, _| Ok(()))?;
+            from = if from + 2 * message_bytes > REGION_BYTES { 0 } else { from + message_bytes };
+            (run.sent_bytes, run.placed_bytes) =
+                (run.sent_bytes + message_bytes, run.placed_bytes + read.bytes);
+            (run.messages, run.whole) = (run.messages + read.reads, run.whole + read.complete);
+            longest = longest.max(read.longest_seconds);
+        }
+        run.longest_seconds = Some(longest);
+        Ok((run, began.elapsed().as_secs_f64(), client.close()?))
+    })?;
+    let ((served, server), ((mut run, seconds, told), reader)) = (both.served, both.peer);
+    let (out, at) = (&served.datagrams, &told.datagrams);
+    run.sent = out.segments;
+    run.placed = at.placed;
+    run.refused = at.refused_total();
+    run.lost_on_purpose = at.arrivals_lost_on_purpose;
+    // What the server sent and the reader did not see; less than none is refused with the sums.
+    run.lost = run.sent.saturating_sub(run.placed + run.refused);
+    run.is_lossy = at.kernel_drops + out.kernel_drops > 0 || (loss == 0.0 && run.lost > 0);
+    let how = format!("RDMA Read, {} ms each: {}", READ_DEADLINE.as_millis(), told.mode);
+    Ok(Ran { run: run.settle(seconds, &server, &reader)?, how })
+}
