@@ -3,7 +3,7 @@
 //! Each of the eight words of a message is the time at which it was sent, so that one which is half there is not taken for whole. The next
 //! is sent when the last was seen, or given up.
 
-use super::remote::{region, serving};
+use super::remote::{placed_by, region, serving, unplaced};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
 use super::{DATAGRAM_BYTES, RdmaBenchOptions};
 use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
@@ -142,7 +142,7 @@ fn words(bytes: &Message) -> [u64; WORDS] {
 pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Result<Ran> {
     const PAGE: u64 = 4096;
     let serve = serving(options.address, PAGE, tier)?;
-    let service = RdmaService::start(serve, 16)?;
+    let service = RdmaService::start(serve, 16).map_err(|error| unplaced(tier, error))?;
     let memory: Arc<RemoteMemory> = service.regions()[0].1.clone();
     let client = RdmaClient::connect(
         RdmaClientOptions {
@@ -172,6 +172,7 @@ pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Resu
         let (own, seen) = (served.datagrams.placed, ran.run.placed);
         return Err(io::Error::other(format!("the counts do not agree: {own} Writes placed, {seen} seen")));
     }
-    ran.how = format!("{}; {}", ran.how, served.tier);
+    placed_by(tier, &served)?;
+    ran.how = format!("{}; placed by {}", ran.how, served.placing);
     Ok(ran)
 }

@@ -30,6 +30,23 @@ pub(super) fn region(at: SocketAddr) -> io::Result<RdmaAddress> {
     parsed(&format!("rdma+udp://{at}/bench?{BUFFER}"))
 }
 
+/// A kernel that places nothing for this process is no failure: the candidate is skipped, with the reason.
+pub(super) fn unplaced(tier: PlacementTier, error: io::Error) -> io::Error {
+    if tier == PlacementTier::Bpf {
+        io::Error::new(io::ErrorKind::Unsupported, error.to_string())
+    } else {
+        error
+    }
+}
+
+/// An error if the kernel was to place and did not: the figures would be those of another candidate.
+pub(super) fn placed_by(tier: PlacementTier, told: &RdmaServeReport) -> io::Result<()> {
+    if tier == PlacementTier::Bpf && told.datagrams.placed_by_kernel == 0 {
+        return Err(io::Error::other(format!("the kernel placed nothing: {}", told.placing)));
+    }
+    Ok(())
+}
+
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> io::Result<T> {
     text.parse().map_err(|error| io::Error::other(format!("{text}: {error}")))
 }
@@ -57,7 +74,8 @@ fn between<T: Send>(
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             thread::pin(server_cpu)?;
-            let mut server = RdmaServer::open(serve)?;
+            let tier = serve.tier;
+            let mut server = RdmaServer::open(serve).map_err(|error| unplaced(tier, error))?;
             // The other end waits for it.
             let _ = ready.send(server.local());
             drop(ready);
@@ -113,6 +131,7 @@ pub(super) fn writes(
     if written.closed_by != "here" {
         return Err(io::Error::other(format!("the connection ended by {}", written.closed_by)));
     }
+    placed_by(tier, &served)?;
     let (out, at) = (&written.datagrams, &served.datagrams);
     let run = RdmaBenchRun {
         sent: out.segments,
@@ -128,7 +147,7 @@ pub(super) fn writes(
         is_lossy: served.datagrams_lost > out.lost_on_purpose || at.refused_total() > 0,
         ..RdmaBenchRun::default()
     };
-    let how = format!("RDMA Write: {}; {}", written.mode, served.tier);
+    let how = format!("RDMA Write: {}; placed by {}", written.mode, served.placing);
     Ok(Ran { run: run.settle(written.seconds, &writer, &server)?, how })
 }
 
