@@ -13,6 +13,7 @@
 //!
 //! Limits: [`MAX_WATCHERS`], [`WATCHER_QUEUE`].
 
+mod alerts;
 pub mod api;
 mod api_queue;
 mod api_schedules;
@@ -36,6 +37,7 @@ mod tests;
 mod transfer;
 mod watched;
 
+pub use alerts::{AlarmReceiver, AlarmRoute, AlarmSetup, AlarmTrial, MAX_RECEIVERS};
 pub use json::recording as recording_json;
 pub use queue::{AcceptedCopies, CopyOrder, OrderError};
 pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
@@ -43,8 +45,9 @@ pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
 use crate::webdav::WebDavServer;
+use alerts::Alerts;
 use dashboard::board::Board;
-use disk_jobs::DiskJobs;
+use disk_jobs::{ALARMS_FILE, DiskJobs};
 use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
@@ -95,6 +98,7 @@ impl StationService {
             names,
         };
         let jobs = DiskJobs::start(&setup.disks)?;
+        let alerts = Alerts::start(&setup.alarms, &jobs.kept(ALARMS_FILE)?, &json::wall_clock(now()))?;
         let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {
             setup,
@@ -114,6 +118,7 @@ impl StationService {
             is_queue_stale: AtomicBool::new(false),
             files: OnceLock::new(),
             board,
+            alerts,
         });
         disks::watch(&shared)?;
         shared.restore_schedules()?;

@@ -15,4 +15,7 @@ pub(crate) struct StationServeArgs {
     /// Check the configuration, and exit
     #[arg(long)]
     pub(crate) check: bool,
+    /// Send a test message to every receiver of alarms, say what each answered, and exit: with 1 if one did not take it
+    #[arg(long, conflicts_with_all = ["check", "listen"])]
+    pub(crate) test_alarms: bool,
 }

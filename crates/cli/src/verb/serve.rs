@@ -19,7 +19,7 @@ use config::HttpConfig;
 use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
-use skyhaul_daemon::station::StationService;
+use skyhaul_daemon::station::{AlarmSetup, StationService};
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
 use skyhaul_daemon::webdav::{WebDavOptions, WebDavServer};
@@ -46,6 +46,9 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     if args.check {
         tell_text!("{}: valid\n", crate::print::name(path));
         return Ok(Outcome::Done);
+    }
+    if args.test_alarms {
+        return test_alarms(&config.setup.alarms);
     }
     let interrupt = Interrupt::listen()?;
     skyhaul::io::host::descriptors::raise();
@@ -104,6 +107,26 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     }
     let is_whole = service.shut_down();
     drop((api, vsi, files, etransfer_server));
+    Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Tries each receiver of alarms.
+fn test_alarms(setup: &AlarmSetup) -> Result<Outcome> {
+    if setup.receivers.is_empty() {
+        bail!("no receiver of alarms{}", Hint("add [[station.alarms.receiver]] with name and command, mail or webhook"));
+    }
+    let mut is_whole = true;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let time = skyhaul::time::format(i64::try_from(now.as_secs()).unwrap_or(0));
+    for receiver in &setup.receivers {
+        match receiver.try_out(&time) {
+            Ok(said) => tell_text!("{}: {said}\n", receiver.name),
+            Err(why) => {
+                is_whole = false;
+                tell_text!("{}: failed: {why}\n", receiver.name);
+            }
+        }
+    }
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 

@@ -7,6 +7,7 @@
 mod site;
 
 mod accounted;
+mod alarms;
 mod attacked;
 mod balance;
 mod balancer;

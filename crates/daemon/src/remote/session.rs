@@ -55,6 +55,8 @@ pub(crate) enum Purpose {
     Copies,
     /// The keys of issuers of tokens.
     Keys,
+    /// Alarms of a station.
+    Alarms,
 }
 
 /// Which addresses may be connected to.
@@ -147,6 +149,7 @@ impl RemoteAccess {
         let (purpose, section) = match self.purpose {
             Purpose::Copies => ("copies", "[http.copy]"),
             Purpose::Keys => ("requests for keys", "[[http.issuer]]"),
+            Purpose::Alarms => ("alarms", "[[station.alarms.receiver]]"),
         };
         let name = if host.parse::<IpAddr>().is_ok() { host.to_owned() } else { format!("{host} ({ip})") };
         let hint = format!("the operator can add it to `allow` in {section}");
@@ -235,6 +238,15 @@ impl RemoteSession {
         let url = self.url.clone();
         let mut request = Request::new(Body::empty());
         *request.headers_mut() = self.head(&url, &HeaderMap::new());
+        self.once(&url, request).await
+    }
+
+    /// The reply to POST, without following redirects.
+    pub(crate) async fn post(&mut self, headers: &HeaderMap, body: Vec<u8>) -> Result<RemoteReply, Failure> {
+        let url = self.url.clone();
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = self.head(&url, headers);
         self.once(&url, request).await
     }
 

@@ -34,6 +34,8 @@ const MAX_KEPT_BYTES: usize = 256 << 20;
 pub(super) const SCHEDULES_FILE: &str = "station_schedules.json";
 /// Name of the file with the queue of copies.
 pub(super) const QUEUE_FILE: &str = "station_queue.json";
+/// Name of the file with the alarms that receivers were sent.
+pub(super) const ALARMS_FILE: &str = "station_alarms.json";
 
 /// A disk, for its thread.
 #[derive(Debug)]
@@ -48,10 +50,24 @@ type Job = Box<dyn FnOnce(&mut JobDisk) + Send>;
 #[derive(Debug)]
 pub(super) struct DiskJobs {
     queues: Vec<SyncSender<Job>>,
-    /// The last queue of copies that was posted; a disk that is slow writes only the newest.
-    posted: Arc<Mutex<Arc<[u8]>>>,
+    /// The queue of copies, and the alarms that were sent.
+    queue: Posted,
+    alarms: Posted,
+}
+
+/// A file that is kept without waiting; a disk that is slow writes only the newest.
+#[derive(Debug)]
+struct Posted {
+    name: &'static str,
+    text: Arc<Mutex<Arc<[u8]>>>,
     /// Of each disk: whether it will write it.
     posting: Vec<Arc<AtomicBool>>,
+}
+
+impl Posted {
+    fn new(name: &'static str, disks: usize) -> Self {
+        Self { name, text: Arc::new(Mutex::new(Arc::default())), posting: (0..disks).map(|_| Arc::default()).collect() }
+    }
 }
 
 impl DiskJobs {
@@ -67,8 +83,8 @@ impl DiskJobs {
             })?;
             queues.push(sender);
         }
-        let posting = disks.iter().map(|_| Arc::default()).collect();
-        Ok(Self { queues, posted: Arc::new(Mutex::new(Arc::default())), posting })
+        let posted = |name| Posted::new(name, disks.len());
+        Ok(Self { queues, queue: posted(QUEUE_FILE), alarms: posted(ALARMS_FILE) })
     }
 
     /// Appends a record to the journal of a schedule, and waits until a disk has it.
@@ -106,18 +122,28 @@ impl DiskJobs {
 
     /// Keeps the queue of copies, without waiting.
     pub(super) fn post_queue(&self, text: Vec<u8>) {
-        *lock(&self.posted) = text.into();
-        for (queue, posting) in self.queues.iter().zip(&self.posting) {
+        self.put(&self.queue, text);
+    }
+
+    /// Keeps the alarms that were sent, without waiting.
+    pub(super) fn post_alarms(&self, text: Vec<u8>) {
+        self.put(&self.alarms, text);
+    }
+
+    fn put(&self, file: &Posted, text: Vec<u8>) {
+        *lock(&file.text) = text.into();
+        let name = file.name;
+        for (queue, posting) in self.queues.iter().zip(&file.posting) {
             if posting.swap(true, Ordering::SeqCst) {
                 continue;
             }
-            let (posted, taken) = (Arc::clone(&self.posted), Arc::clone(posting));
+            let (posted, taken) = (Arc::clone(&file.text), Arc::clone(posting));
             let job = move |disk: &mut JobDisk| {
                 // Before the text is taken: what is posted from now on needs another job.
                 taken.store(false, Ordering::SeqCst);
                 let text = Arc::clone(&lock(&posted));
                 // A disk that cannot be written does not know it; others do.
-                drop(disk.keep(QUEUE_FILE, &text));
+                drop(disk.keep(name, &text));
             };
             if queue.try_send(Box::new(job)).is_err() {
                 posting.store(false, Ordering::SeqCst);

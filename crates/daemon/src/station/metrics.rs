@@ -52,6 +52,7 @@ pub(super) fn text(service: &StationService) -> String {
     ];
     let of_files = |name: &str, kind, help: &str| metric(&format!("files_{name}"), kind, help);
     all.extend(shared.files.get().into_iter().flat_map(|files| files.metrics(&of_files)));
+    all.extend(shared.alerts.metrics(&metric));
     all.extend(of_recordings(&snapshot));
     let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
     let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");

@@ -1,5 +1,6 @@
 //! What a station has.
 
+use super::alerts::AlarmSetup;
 use skyhaul::quality::QualityOptions;
 use skyhaul::receive::ReceiverOptions;
 use skyhaul_core::station::StationConfig;
@@ -25,6 +26,8 @@ pub struct StationSetup {
     pub schedule: ScheduleSetup,
     /// How hosts are reached to which scans are copied, in the order of [`StationConfig::destinations`].
     pub destinations: Vec<DestinationSetup>,
+    /// To whom alarms are sent.
+    pub alarms: AlarmSetup,
 }
 
 /// How a host is reached to which scans are copied: one that runs `skyhaul copy serve`.

@@ -1,5 +1,6 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
+use super::alerts::Alerts;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
@@ -53,6 +54,8 @@ pub(super) struct Shared {
     /// What the dashboard remembers. Its lock is the last that is taken, but for that of the watchers.
     pub(super) board: Mutex<Board>,
     pub(super) jobs: Arc<DiskJobs>,
+    /// What is sent of alarms.
+    pub(super) alerts: Alerts,
     pub(super) schedules: Mutex<Schedules>,
     /// Held while schedules are loaded or removed.
     pub(super) changing: Mutex<()>,

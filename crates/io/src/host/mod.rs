@@ -21,6 +21,7 @@
 
 pub mod cache;
 pub mod descriptors;
+pub mod errand;
 pub mod ethtool;
 pub mod interface;
 pub mod limit;

@@ -1,5 +1,6 @@
 //! The sections `[station]`, `[http]` and `[etransfer]` of a configuration file. `docs/reference/serve.md` has all keys.
 
+mod alarms;
 mod destination;
 mod etransfer;
 mod http;
@@ -20,7 +21,7 @@ use skyhaul::quality::{PhaseCal, QualityOptions};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
 use skyhaul_daemon::etransfer::EtransferOptions;
-use skyhaul_daemon::station::{ScheduleSetup, StationSetup};
+use skyhaul_daemon::station::{AlarmSetup, ScheduleSetup, StationSetup};
 use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -92,6 +93,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             quality: Some(QualityOptions::default()),
             schedule: ScheduleSetup::default(),
             destinations: Vec::new(),
+            alarms: AlarmSetup::default(),
         },
     };
     let section = Key { text, key: "station", value: section };
@@ -101,6 +103,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "listen" => config.listen = entry.parse()?,
             "token_file" => config.token_file = Some(entry.string()?.into()),
             "vsi" => config.vsi = Some(entry.vsi()?),
+            "alarms" => setup.alarms = entry.alarms()?,
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
             "reports" => setup.reports = Some(entry.string()?.into()),
@@ -113,7 +116,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are destination, disk, input, listen, memory, quality, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are alarms, destination, disk, input, listen, memory, quality, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }

@@ -28,6 +28,11 @@ impl AlarmLevel {
             Self::Warning => "warning",
         }
     }
+
+    /// The level of this name.
+    pub(in crate::station) fn of(name: &str) -> Option<Self> {
+        [Self::Error, Self::Warning].into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A condition that holds.

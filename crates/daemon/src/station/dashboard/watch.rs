@@ -80,6 +80,9 @@ fn make(shared: &Shared) {
     // They are warnings, and follow the errors.
     qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
     let time = wall_clock(now());
+    if let Some(text) = shared.alerts.update(&conditions, &time) {
+        shared.jobs.post_alarms(text);
+    }
     let (figures, entries) = {
         let mut board = lock(&shared.board);
         let entries = board.update(conditions, &time);
