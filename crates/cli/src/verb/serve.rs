@@ -19,8 +19,8 @@ use config::HttpConfig;
 use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
-use skyhaul_daemon::station::{AlarmSetup, StationService};
 use skyhaul_daemon::station::api::StationApi;
+use skyhaul_daemon::station::{AlarmSetup, StationService};
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
 use skyhaul_daemon::webdav::{WebDavOptions, WebDavServer};
 use std::path::{Path, PathBuf};
@@ -113,7 +113,10 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
 /// Tries each receiver of alarms.
 fn test_alarms(setup: &AlarmSetup) -> Result<Outcome> {
     if setup.receivers.is_empty() {
-        bail!("no receiver of alarms{}", Hint("add [[station.alarms.receiver]] with name and command, mail or webhook"));
+        bail!(
+            "no receiver of alarms{}",
+            Hint("add [[station.alarms.receiver]] with name and command, mail or webhook")
+        );
     }
     let mut is_whole = true;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

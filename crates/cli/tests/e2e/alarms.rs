@@ -72,7 +72,11 @@ fn a_receiver_that_was_away_and_one_that_hangs() {
     let serving = Serving::start(site, &more);
     serving.call("station start quiet --input a").expect(0);
     let begun = wait_for("the alarm", || lines(&file).first().cloned());
-    assert_eq!((begun["event"].as_str(), begun["kind"].as_str()), (Some("begin"), Some("no_data")), "{begun}");
+    assert_eq!(
+        (begun["event"].as_str(), begun["kind"].as_str()),
+        (Some("begin"), Some("no_data")),
+        "{begun}"
+    );
     assert_eq!((begun["subject"].as_str(), begun["level"].as_str()), (Some("quiet"), Some("warning")));
     wait_for("two attempts", || (metric(&serving, "failures_total", "hook") >= 2).then_some(()));
     wait_for("the end of the program", || (metric(&serving, "failures_total", "hangs") >= 1).then_some(()));
@@ -82,17 +86,26 @@ fn a_receiver_that_was_away_and_one_that_hangs() {
     assert!(head.contains("\r\nAuthorization: Bearer not-to-be-shown-42\r\n"), "{head}");
     serving.call("station stop quiet");
     let (_, end) = heard.recv().unwrap();
-    assert_eq!((end["event"].as_str(), end["since"].clone(), end["count"].as_u64()), (Some("end"), begun["since"].clone(), Some(1)));
+    assert_eq!(
+        (end["event"].as_str(), end["since"].clone(), end["count"].as_u64()),
+        (Some("end"), begun["since"].clone(), Some(1))
+    );
     wait_for("its end", || (lines(&file).len() == 2).then_some(()));
     // An empty recording is no fault: nothing else was said, once each.
     assert_eq!(lines(&file), [begun, end]);
     wait_for("the account", || (metric(&serving, "sent_total", "hook") == 2).then_some(()));
     assert_eq!((metric(&serving, "lost_total", "hook"), metric(&serving, "waiting", "hook")), (0, 0));
-    assert_eq!((metric(&serving, "sent_total", "errors"), metric(&serving, "failures_total", "errors")), (0, 0));
+    assert_eq!(
+        (metric(&serving, "sent_total", "errors"), metric(&serving, "failures_total", "errors")),
+        (0, 0)
+    );
     assert_eq!((metric(&serving, "sent_total", "hangs"), metric(&serving, "lost_total", "hangs")), (0, 0));
     let said = serving.job.stop().expect(0).stderr;
     assert!(said.contains("alarms: hangs failed, and is tried again: sleep was killed after 1 s"), "{said}");
-    assert!(said.contains("alarms: hook takes messages again") && !said.contains("not-to-be-shown"), "{said}");
+    assert!(
+        said.contains("alarms: hook takes messages again") && !said.contains("not-to-be-shown"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -154,10 +167,15 @@ fn a_test_of_the_receivers_says_what_each_answered() {
     std::fs::write(&path, format!("{station}{good}")).unwrap();
     let line = format!("serve --config {} --test-alarms", path.display());
     let done = run(&line).expect(0);
-    assert!(done.told().contains("hook: 127.0.0.1:") && done.told().contains("answered 204"), "{}", done.told());
+    assert!(
+        done.told().contains("hook: 127.0.0.1:") && done.told().contains("answered 204"),
+        "{}",
+        done.told()
+    );
     assert!(done.told().contains("say: sh ended with 0: hello"), "{}", done.told());
     assert_eq!(heard.recv().unwrap().1["event"], "test");
-    let bad = "[[station.alarms.receiver]]\nname = 'no'\ncommand = ['sh', '-c', 'echo no line >&2; exit 3']\n";
+    let bad =
+        "[[station.alarms.receiver]]\nname = 'no'\ncommand = ['sh', '-c', 'echo no line >&2; exit 3']\n";
     std::fs::write(&path, format!("{station}{bad}{good}")).unwrap();
     let done = run(&line).expect(1);
     assert!(done.told().contains("no: failed: sh: exit status: 3: no line\nhook: "), "{}", done.told());

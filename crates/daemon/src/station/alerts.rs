@@ -139,7 +139,8 @@ impl Alerts {
                 metric.add(&[("receiver", &receiver.name)], value);
             }
         }
-        let mut unfollowed = metric("alarms_unfollowed_total", Kind::Counter, "Alarms that were not sent: too many hold.");
+        let mut unfollowed =
+            metric("alarms_unfollowed_total", Kind::Counter, "Alarms that were not sent: too many hold.");
         unfollowed.add(&[], lock(&self.book).ledger.unfollowed);
         all.into_iter().chain([unfollowed]).collect()
     }

@@ -66,7 +66,11 @@ struct Posted {
 
 impl Posted {
     fn new(name: &'static str, disks: usize) -> Self {
-        Self { name, text: Arc::new(Mutex::new(Arc::default())), posting: (0..disks).map(|_| Arc::default()).collect() }
+        Self {
+            name,
+            text: Arc::new(Mutex::new(Arc::default())),
+            posting: (0..disks).map(|_| Arc::default()).collect(),
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! process group outlive it, and are not waited for.
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, Command, ExitStatus, Stdio};
@@ -36,7 +36,8 @@ pub struct Errand {
     pub said: Vec<u8>,
 }
 
-/// Runs `command` with `input` at its standard input, for at most `limit`. Its standard output is discarded.
+/// Runs `command` with `input` at its standard input, for at most `limit`. Its standard output is discarded. It is killed when the calling
+/// thread ends for any reason.
 ///
 /// # Errors
 /// If it cannot be started, or the text is too long.
@@ -49,6 +50,9 @@ pub fn run_errand(mut command: Command, input: &[u8], limit: Duration) -> io::Re
     writer.write_all(input)?;
     drop(writer);
     command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let enter = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: between fork and exec it makes one system call, and takes no lock and no memory.
+    unsafe { command.pre_exec(enter) };
     let begun = Instant::now();
     let mut child = command.spawn()?;
     let mut stderr = child.stderr.take();

@@ -24,7 +24,10 @@ pub(super) struct KeptAlarm {
 
 impl KeptAlarms {
     pub(super) fn newest(files: &[Vec<u8>]) -> Option<Self> {
-        files.iter().filter_map(|bytes| serde_json::from_slice::<Self>(bytes).ok()).max_by_key(|file| file.version)
+        files
+            .iter()
+            .filter_map(|bytes| serde_json::from_slice::<Self>(bytes).ok())
+            .max_by_key(|file| file.version)
     }
 
     /// Those that hold or may come again, and those of whose end a receiver does not know yet.
@@ -36,13 +39,14 @@ impl KeptAlarms {
             since: episode.since.clone(),
             count: episode.count,
         });
-        let ending = ends.iter().filter(|end| !ledger.episodes.contains_key(&end.key())).map(|end| KeptAlarm {
-            kind: end.kind.clone(),
-            subject: end.subject.clone(),
-            level: end.level.name().into(),
-            since: end.since.clone(),
-            count: end.count,
-        });
+        let ending =
+            ends.iter().filter(|end| !ledger.episodes.contains_key(&end.key())).map(|end| KeptAlarm {
+                kind: end.kind.clone(),
+                subject: end.subject.clone(),
+                level: end.level.name().into(),
+                since: end.since.clone(),
+                count: end.count,
+            });
         let mut alarms: Vec<KeptAlarm> = open.chain(ending).collect();
         alarms.sort();
         alarms.dedup();

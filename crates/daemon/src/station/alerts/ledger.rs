@@ -71,9 +71,10 @@ impl AlarmLedger {
                 self.unfollowed += 1;
                 continue;
             }
-            let episode = self.episodes.entry(key.clone()).or_insert_with(|| {
-                Self::kept(condition.level, condition.text.clone(), time.to_owned(), 1)
-            });
+            let episode = self
+                .episodes
+                .entry(key.clone())
+                .or_insert_with(|| Self::kept(condition.level, condition.text.clone(), time.to_owned(), 1));
             episode.text.clone_from(&condition.text);
             // `Error` is the least.
             let is_worse = condition.level < episode.level;

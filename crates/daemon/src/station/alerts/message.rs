@@ -110,10 +110,15 @@ impl AlarmMessage {
 
     /// A message for `sendmail -t` (RFC 5322). A line of its head is ASCII: nothing in an alarm can make another one.
     pub(super) fn mail(&self, host: &str, to: &[String]) -> String {
-        let subject: String = self.line(host).chars().map(|c| if c.is_ascii() { c } else { '?' }).take(200).collect();
+        let subject: String =
+            self.line(host).chars().map(|c| if c.is_ascii() { c } else { '?' }).take(200).collect();
         let fields: String =
             self.fields(host).iter().map(|(name, text)| format!("{name}: {text}\n")).collect();
-        let again = if self.is_after_restart { "after a restart of the service: it may have been sent before\n" } else { "" };
+        let again = if self.is_after_restart {
+            "after a restart of the service: it may have been sent before\n"
+        } else {
+            ""
+        };
         format!(
             "To: {}\nSubject: [skyhaul] {subject}\nAuto-Submitted: auto-generated\nMIME-Version: 1.0\n\
              Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{}\n\n{fields}{again}",

@@ -78,7 +78,8 @@ impl Outbox {
         let mut message = message.clone();
         let key = message.key();
         if message.event == AlarmEvent::End {
-            let was_begun = self.begun.remove(&key) || (message.is_after_restart && self.filter.admits(&message));
+            let was_begun =
+                self.begun.remove(&key) || (message.is_after_restart && self.filter.admits(&message));
             if !was_begun {
                 return;
             }

@@ -62,12 +62,16 @@ fn is_whole(request: &[u8]) -> bool {
 fn a_program_gets_the_alarm_twice_and_its_last_words_are_shown() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("said");
-    let line = format!("cat > {0}; env | grep ^SKYHAUL_ALARM_ | sort >> {0}; echo thanks >&2", file.display());
+    let line =
+        format!("cat > {0}; env | grep ^SKYHAUL_ALARM_ | sort >> {0}; echo thanks >&2", file.display());
     assert_eq!(send(shell(&line), LONG), Ok("sh ended with 0: thanks".into()));
     let said = std::fs::read_to_string(file).unwrap();
     let (json, variables) = said.split_once('\n').unwrap();
     let json: Value = serde_json::from_str(json).unwrap();
-    assert_eq!((json["event"].as_str(), json["host"].as_str(), json["count"].as_u64()), (Some("test"), Some("mh"), Some(1)));
+    assert_eq!(
+        (json["event"].as_str(), json["host"].as_str(), json["count"].as_u64()),
+        (Some("test"), Some("mh"), Some(1))
+    );
     assert_eq!(variables.lines().count(), json.as_object().unwrap().len());
     assert!(variables.contains("SKYHAUL_ALARM_KIND=test\n"), "{variables}");
     let failed = send(shell("echo no line >&2; exit 7"), LONG).unwrap_err();
@@ -82,9 +86,13 @@ fn a_mail_is_given_to_sendmail() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("mail");
     let sendmail = ["sh", "-c", &format!("cat > {}", file.display())].map(str::to_owned).to_vec();
-    send(AlarmRoute::Mail { to: vec!["op@obs.example".into(), "b@obs.example".into()], sendmail }, LONG).unwrap();
+    send(AlarmRoute::Mail { to: vec!["op@obs.example".into(), "b@obs.example".into()], sendmail }, LONG)
+        .unwrap();
     let mail = std::fs::read_to_string(file).unwrap();
-    assert!(mail.starts_with("To: op@obs.example, b@obs.example\nSubject: [skyhaul] mh: test, warning test: "), "{mail}");
+    assert!(
+        mail.starts_with("To: op@obs.example, b@obs.example\nSubject: [skyhaul] mh: test, warning test: "),
+        "{mail}"
+    );
 }
 
 #[test]
@@ -98,12 +106,17 @@ fn a_webhook_gets_one_object_with_token_and_signature_which_nothing_shows() {
     let (token_file, secret_file) = (write("token", "a-token-of-42\n"), write("secret", "key\n"));
     let (address, requests) = server(|stream| {
         // It repeats the token.
-        stream.write_all(b"HTTP/1.1 500 Bad\r\nContent-Length: 22\r\n\r\nno to Bearer a-token-of-42").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 500 Bad\r\nContent-Length: 22\r\n\r\nno to Bearer a-token-of-42")
+            .unwrap();
     });
     let url = format!("http://{address}/hook?key=12345678");
     let route = AlarmRoute::Webhook { url, token_file, secret_file, authorities: None };
     let failed = send(route, LONG).unwrap_err();
-    assert!(failed.contains("answered 500") && !failed.contains("a-token") && !failed.contains("12345678"), "{failed}");
+    assert!(
+        failed.contains("answered 500") && !failed.contains("a-token") && !failed.contains("12345678"),
+        "{failed}"
+    );
     let request = String::from_utf8(requests.recv().unwrap()).unwrap();
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /hook?key=12345678 HTTP/1.1\r\n"), "{head}");
@@ -118,7 +131,8 @@ fn a_webhook_gets_one_object_with_token_and_signature_which_nothing_shows() {
 fn redirects_are_not_followed() {
     let (elsewhere, requests) = server(|stream| stream.write_all(OK).unwrap());
     let (address, _) = server(move |stream| {
-        write!(stream, "HTTP/1.1 307 Go\r\nLocation: http://{elsewhere}/\r\nContent-Length: 0\r\n\r\n").unwrap();
+        write!(stream, "HTTP/1.1 307 Go\r\nLocation: http://{elsewhere}/\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
     });
     let failed = send(webhook(format!("http://{address}/")), LONG).unwrap_err();
     assert!(failed.contains("redirects are not followed"), "{failed}");

@@ -6,8 +6,8 @@ use crate::remote::authorities::Authorities;
 use crate::remote::progress::Progress;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use ring::hmac;
 use skyhaul::auth::{hex, redacted};
 use skyhaul::io::file::read_small_text;
@@ -50,7 +50,8 @@ struct Webhook {
 
 impl Route {
     pub(super) fn open(receiver: &AlarmReceiver) -> io::Result<Self> {
-        let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {why}", receiver.name));
+        let wrong =
+            |why: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {why}", receiver.name));
         receiver.check().map_err(wrong)?;
         let how = match &receiver.route {
             AlarmRoute::Command(words) => How::Command(words.clone()),
@@ -116,7 +117,8 @@ impl Webhook {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut put = |name: HeaderName, text: &str| -> Result<(), String> {
             // The error would repeat nothing of it, and neither does this.
-            let mut value = HeaderValue::from_str(text).map_err(|_| "the file of the token holds no token")?;
+            let mut value =
+                HeaderValue::from_str(text).map_err(|_| "the file of the token holds no token")?;
             value.set_sensitive(true);
             headers.insert(name, value);
             Ok(())

@@ -78,16 +78,24 @@ impl AlarmReceiver {
     pub fn check(&self) -> Result<(), String> {
         let is_program = |words: &[String]| words.first().is_some_and(|word| !word.is_empty());
         match &self.route {
-            AlarmRoute::Command(words) if !is_program(words) => {
-                Err(format!("command has no program{}", Hint("such as command = [\"/usr/local/bin/page\", \"--all\"]")))
-            }
+            AlarmRoute::Command(words) if !is_program(words) => Err(format!(
+                "command has no program{}",
+                Hint("such as command = [\"/usr/local/bin/page\", \"--all\"]")
+            )),
             AlarmRoute::Command(_) => Ok(()),
             AlarmRoute::Mail { to, sendmail } => {
                 if !is_program(sendmail) {
-                    return Err(format!("sendmail has no program{}", Hint("such as [\"/usr/sbin/sendmail\", \"-t\", \"-i\"]")));
+                    return Err(format!(
+                        "sendmail has no program{}",
+                        Hint("such as [\"/usr/sbin/sendmail\", \"-t\", \"-i\"]")
+                    ));
                 }
                 match to.iter().find(|one| !is_address(one)) {
-                    Some(bad) => Err(format!("`{}` is no address{}", bad.escape_debug(), Hint("such as operator@obs.example"))),
+                    Some(bad) => Err(format!(
+                        "`{}` is no address{}",
+                        bad.escape_debug(),
+                        Hint("such as operator@obs.example")
+                    )),
                     None if to.is_empty() => Err("mail has no address".into()),
                     None => Ok(()),
                 }
@@ -118,5 +126,6 @@ fn is_address(text: &str) -> bool {
 
 /// The name of this host.
 pub(super) fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "station".into(), |name| name.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "station".into(), |name| name.trim().to_owned())
 }

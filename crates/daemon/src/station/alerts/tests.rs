@@ -92,7 +92,10 @@ fn an_end_that_a_receiver_does_not_know_is_kept() {
     let mut outbox = Outbox::new(AlarmFilter::default(), HOLD);
     for second in [0, 1, 11] {
         let conditions = if second == 0 { vec![warning("space")] } else { vec![] };
-        ledger.update(&conditions, seconds(second), "t").iter().for_each(|m| outbox.offer(m, seconds(second)));
+        ledger
+            .update(&conditions, seconds(second), "t")
+            .iter()
+            .for_each(|m| outbox.offer(m, seconds(second)));
     }
     let ends: Vec<_> = outbox.ends().cloned().collect();
     assert_eq!((ledger.episodes.len(), KeptAlarms::of(&ledger, &ends).alarms.len()), (0, 1));

@@ -99,7 +99,10 @@ impl Key<'_> {
                 let hint = Hint(
                     "give each one of command, mail (with sendmail), webhook (with token_file, secret_file, authorities)",
                 );
-                return Err(self.wrong(format_args!("receiver {} has keys of several kinds, or none{hint}", receiver.name)));
+                return Err(self.wrong(format_args!(
+                    "receiver {} has keys of several kinds, or none{hint}",
+                    receiver.name
+                )));
             }
         };
         receiver.check().map_err(|why| self.wrong(format_args!("receiver {}: {why}", receiver.name)))?;
@@ -149,7 +152,10 @@ mod tests {
         assert!(page.errors_only && page.timeout == Duration::from_secs(5) && !mail.errors_only);
         assert_eq!(mail.only, ["space", "disk_full"]);
         assert!(format!("{:?}", mail.route).contains("/usr/sbin/sendmail"));
-        assert!(matches!(&web.route, AlarmRoute::Webhook { token_file: Some(_), secret_file: Some(_), authorities: None, .. }));
+        assert!(matches!(
+            &web.route,
+            AlarmRoute::Webhook { token_file: Some(_), secret_file: Some(_), authorities: None, .. }
+        ));
         assert_eq!(with("").unwrap(), AlarmSetup::default());
     }
 
@@ -160,16 +166,28 @@ mod tests {
             ("holds = '1s'", "the keys of alarms are hold, receiver, retry_for"),
             ("[[station.alarms.receiver]]\ncommand = ['a']", "a receiver needs name"),
             ("[[station.alarms.receiver]]\nname = 'a'", "keys of several kinds, or none"),
-            ("[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\nmail = ['a@b']", "keys of several kinds"),
-            ("[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\ntoken_file = 't'", "keys of several kinds"),
+            (
+                "[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\nmail = ['a@b']",
+                "keys of several kinds",
+            ),
+            (
+                "[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\ntoken_file = 't'",
+                "keys of several kinds",
+            ),
             ("[[station.alarms.receiver]]\nname = 'a'\ncommand = 'a'", "command: expected a list"),
             ("[[station.alarms.receiver]]\nname = 'a'\ncommand = ['']", "command has no program"),
             ("[[station.alarms.receiver]]\nname = 'a'\nmail = ['-oQ/tmp@b']", "is no address"),
             ("[[station.alarms.receiver]]\nname = 'a'\nmail = [\"a@b\\nBcc: c@d\"]", "is no address"),
             ("[[station.alarms.receiver]]\nname = 'a'\nwebhook = 'ftp://h/'", "the scheme must be https"),
             ("[[station.alarms.receiver]]\nname = 'a'\nwebhook = 'https://u:p@h/'", "it has a user name"),
-            ("[[station.alarms.receiver]]\nname = 'a'\nwebhook = 'http://h/'\ntoken_file = 't'", "in plain text; hint: use https"),
-            ("[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\nlevel = 'bad'", "expected warning or error"),
+            (
+                "[[station.alarms.receiver]]\nname = 'a'\nwebhook = 'http://h/'\ntoken_file = 't'",
+                "in plain text; hint: use https",
+            ),
+            (
+                "[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\nlevel = 'bad'",
+                "expected warning or error",
+            ),
             (
                 "[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']\n[[station.alarms.receiver]]\nname = 'a'\ncommand = ['a']",
                 "two receivers are named a",
