@@ -995,7 +995,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as possible without loss)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as possible without loss; for rdma 4Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure. Only for `bench record`' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording. Only for `bench record`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l address -d 'Address to receive on' -r
@@ -1015,13 +1015,13 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l receiver-cpu -d 'CPU share of each receiver (default: 50%). Only for the experiment `limited`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet -d 'Packet sizes with SPEAD header (default: 1472,8972). Only for the experiment `limited`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l against -d 'Command line of another receiver, without quotes; {address}, {port}, {packet}, {heap} and {buffer} are replaced. May be repeated. Only for the experiment `limited`' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench, for peers peers-bench)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Directory for tables, plots and results as JSON (default: spead-bench, for events ejfat-bench, for peers peers-bench); for rdma the HTML file to write (default: none)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l mtus -d 'Largest IP packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l events -d 'Bytes of an event' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l senders -d 'Numbers of senders, a thread each' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l workers -d 'Numbers of workers, a thread each' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l balancer-threads -d 'Numbers of threads of the balancer' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l only -d 'Rows of the table (default: all)' -r -f -a "receive-8040\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l only -d 'Rows of the table, or experiments of rdma (default: all). Only for `bench peers` or `bench rdma`' -r -f -a "receive-8040\t''
 receive-1472\t''
 heaps-64k-8g\t''
 heaps-64k-16g\t''
@@ -1033,12 +1033,17 @@ send-1472\t''
 send-8040\t''
 events-3g\t''
 events-10g\t''
-tcp-zerocopy\t''"
+tcp-zerocopy\t''
+messages\t''
+loss\t''
+latency\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l spead2-recv -d 'spead2_recv of spead2 4 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l spead2-send -d 'spead2_send of spead2 4 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l iperf3 -d 'iperf3 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet-blastee -d 'packetBlasteeFastDirect of JLab\'s esnet3 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l program -d 'skyhaul, for example of another build (default: this program). The bare loops are always of this program' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l messages -d 'Bytes of a message' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l losses -d 'Shares of datagrams to withhold' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search for the highest rate without loss at which the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Hand packets to the kernel one by one instead of in trains'
