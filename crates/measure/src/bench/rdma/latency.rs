@@ -3,9 +3,9 @@
 //! Each of the eight words of a message is the time at which it was sent, so that one which is half there is not taken for whole. The next
 //! is sent when the last was seen, or given up.
 
+use super::options::{DATAGRAM_BYTES, LATENCY_MESSAGE_BYTES, RdmaBenchOptions};
 use super::remote::{placed_by, region, serving, unplaced};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
-use super::{DATAGRAM_BYTES, RdmaBenchOptions};
 use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Bytes of a message.
-pub(super) const MESSAGE_BYTES: usize = 64;
+const MESSAGE_BYTES: usize = LATENCY_MESSAGE_BYTES;
 const WORDS: usize = MESSAGE_BYTES / 8;
 /// A message that was not seen by then is lost.
 const GIVE_UP: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
 //! Writes and Reads between two threads, each on its CPU.
 
+use super::options::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
-use super::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
 use skyhaul::rdma::{
     PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions, RdmaServeReport, RdmaServer, RdmaWriteOptions,
     ServeOptions, WriteSource, write,

@@ -1,7 +1,7 @@
 //! Plain sockets for the same work: datagrams in trains, and a byte stream.
 
+use super::options::{DATAGRAM_BYTES, REGION_BYTES, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
-use super::{DATAGRAM_BYTES, REGION_BYTES, RdmaBenchOptions};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, Taken};
 use skyhaul_io::host::thread::{self, Usage};

@@ -1,8 +1,11 @@
 //! Tables, medians and sums without a network.
 
+use super::options::{NO_TCP, OVERHEAD};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, softirq_in};
 use super::*;
+use skyhaul::stop::StopFlag;
 use skyhaul_io::host::thread::Usage;
+use std::time::Duration;
 
 fn options() -> RdmaBenchOptions {
     RdmaBenchOptions {
