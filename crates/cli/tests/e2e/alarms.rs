@@ -2,6 +2,7 @@
 
 use crate::serve::{FPS, SECOND, Serving};
 use crate::site::{Site, run, vdif, wait_for};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -100,7 +101,8 @@ fn a_receiver_that_was_away_and_one_that_hangs() {
         (0, 0)
     );
     assert_eq!((metric(&serving, "sent_total", "hangs"), metric(&serving, "lost_total", "hangs")), (0, 0));
-    let said = serving.job.stop().expect(0).stderr;
+    serving.job.signal(Signal::TERM);
+    let said = serving.job.finish().expect(0).stderr;
     assert!(said.contains("alarms: hangs failed, and is tried again: sleep was killed after 1 s"), "{said}");
     assert!(
         said.contains("alarms: hook takes messages again") && !said.contains("not-to-be-shown"),
@@ -146,7 +148,8 @@ fn after_a_kill_what_holds_is_not_new() {
     expected.push(expect("still", "interrupted", true));
     assert_eq!(words(&said()), expected);
     assert_eq!(more["since"], said()[1]["since"]);
-    serving.job.stop().expect(0);
+    serving.job.signal(Signal::TERM);
+    serving.job.finish().expect(0);
 }
 
 #[test]
