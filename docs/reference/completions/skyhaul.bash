@@ -7819,7 +7819,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__serve)
-            opts="-h -V --listen --check --config --show-config --help --version"
+            opts="-h -V --listen --check --test-alarms --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

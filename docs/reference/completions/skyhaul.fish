@@ -373,6 +373,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s V -l version 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -l listen -d 'Address of the HTTP API, in place of `listen` in the configuration' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -l check -d 'Check the configuration, and exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -l test-alarms -d 'Send a test message to every receiver of alarms, say what each answered, and exit: with 1 if one did not take it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand serve" -s V -l version -d 'Print version'

@@ -106,7 +106,7 @@ pub(crate) struct EventBenchArgs {
 #[derive(Args, Debug)]
 pub(crate) struct PeerBenchArgs {
     /// Rows of the table, or experiments of rdma (default: all)
-    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = rows(), add = to(PEERS | RDMA))]
+    #[arg(long, value_name = "ROW", value_delimiter = ',', value_parser = rows(), help_heading = MEASURED, add = to(PEERS | RDMA))]
     pub(crate) only: Vec<String>,
     /// spead2_recv of spead2 4 (default: from PATH)
     #[arg(long = "spead2-recv", value_name = "PROGRAM", value_hint = ValueHint::ExecutablePath, add = to(PEERS))]

@@ -35,13 +35,14 @@ pub(super) fn http_options(path: &Path) -> Result<Option<WebDavOptions>> {
     Ok(config::read_http(path)?.map(|http| http.options))
 }
 
+/// The file with the configuration.
+fn file(args: &StationServeArgs) -> Result<&Path> {
+    let hint = Hint("give one with --config FILE; docs/reference/serve.md has an example");
+    args.file.as_deref().ok_or_else(|| anyhow::anyhow!("no configuration{hint}"))
+}
+
 pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
-    let Some(path) = &args.file else {
-        bail!(
-            "no configuration{}",
-            Hint("give one with --config FILE; docs/reference/serve.md has an example")
-        );
-    };
+    let path = file(args)?;
     let config = config::read(path)?;
     if args.check {
         tell_text!("{}: valid\n", crate::print::name(path));

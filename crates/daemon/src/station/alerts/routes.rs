@@ -143,6 +143,10 @@ impl Webhook {
         if status.is_redirection() {
             return Err(format!("{} answered {status}: redirects are not followed", self.url.authority()));
         }
+        if token.is_some() {
+            // What it says may repeat a part of the token.
+            return Err(format!("{} answered {status}", self.url.authority()));
+        }
         Err(hidden(session.refusal(reply).await.text()))
     }
 }
