@@ -81,7 +81,7 @@ pub fn beside(
     Ok(socket.into())
 }
 
-/// A socket [beside](beside) another one receives nothing more from its peer: what arrives from now on goes to the other one. What it
+/// A socket [`beside`] another one receives nothing more from its peer: what arrives from now on goes to the other one. What it
 /// holds, and what the kernel is handing to it in this moment, is still to be read.
 ///
 /// It is connected to its own address, from which nobody sends. Closed at once, it would take what it holds with it.
