@@ -66,9 +66,7 @@ pub fn run(options: &RdmaBenchOptions, progress: &mut dyn FnMut(&str)) -> io::Re
             Some(_) => "joules of the CPU packages (RAPL), the whole machine's".into(),
             None => "no meter: CPU seconds per GB stand for it".into(),
         },
-        softirq: "of the whole machine (/proc/stat, in clock ticks), other programs' included. On the loopback most of it is also in the CPU time of the \
-                  thread that sends"
-            .into(),
+        softirq: "of the whole machine (/proc/stat, in clock ticks), other programs' included".into(),
         interrupted: options.stop.is_set(),
         rows,
     })

@@ -21,6 +21,7 @@ use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::wire::Format;
 use skyhaul_measure::bench::rdma::{self, RDMA_EXPERIMENTS, RdmaBenchOptions, RdmaBenchReport, RdmaBenchRow};
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
 use std::path::Path;
 
 /// Bits per second if no rate is given: what one CPU can do beside others.
@@ -43,7 +44,11 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     let page = args.heaps.report.as_deref();
     // Found out before the minutes of measuring.
     if let Some(path) = page {
-        write(path, "")?;
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| failed("write", path, &error))?;
     }
     if !args.output.quiet {
         say!("this takes about {:.0} s; Ctrl-C ends it with what was measured", estimate.as_secs_f64());
@@ -139,7 +144,7 @@ fn cells(row: &RdmaBenchRow) -> (Vec<String>, String) {
         or_none(row.softirq.map(|of| spread(of, 1.0, 3))),
         or_none(row.switches_per_million.map(|of| spread(of, 1.0, 0))),
         spread(row.kept, 100.0, 2),
-        spread(row.whole, 100.0, 2),
+        or_none(row.whole.map(|of| spread(of, 100.0, 2))),
         sum(|run| run.sent),
         sum(|run| run.lost),
         sum(|run| run.refused),
@@ -277,7 +282,7 @@ fn chart(experiment: &str, rows: &[&RdmaBenchRow]) -> String {
         "loss" => Chart::new("What is kept by loss")
             .x(Scale::log("withheld, %"))
             .panel(panel("bytes kept, %", |row| row.kept.median * 100.0))
-            .panel(panel("messages whole, %", |row| row.whole.median * 100.0)),
+            .panel(panel("messages whole, %", |row| row.whole.map_or(0.0, |whole| whole.median * 100.0))),
         _ => return String::new(),
     };
     chart.inline(WIDTH)

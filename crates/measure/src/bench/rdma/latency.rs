@@ -97,7 +97,7 @@ fn exchange(
         sent_bytes: sent * bytes,
         placed_bytes: placed * bytes,
         messages: sent,
-        whole: placed,
+        whole: Some(placed),
         is_lossy: lost > 0,
         latency: Some(WriteLatency::of(nanos)),
         ..RdmaBenchRun::default()

@@ -143,7 +143,7 @@ pub(super) fn writes(
         sent_bytes: written.bytes,
         placed_bytes: at.placed_bytes,
         messages: written.messages,
-        whole: served.complete,
+        whole: Some(served.complete),
         is_lossy: served.datagrams_lost > out.lost_on_purpose || at.refused_total() > 0,
         ..RdmaBenchRun::default()
     };
@@ -178,7 +178,8 @@ pub(super) fn reads(
             from = if from + 2 * message_bytes > REGION_BYTES { 0 } else { from + message_bytes };
             (run.sent_bytes, run.placed_bytes) =
                 (run.sent_bytes + message_bytes, run.placed_bytes + read.bytes);
-            (run.messages, run.whole) = (run.messages + read.reads, run.whole + read.complete);
+            run.messages += read.reads;
+            run.whole = Some(run.whole.unwrap_or(0) + read.complete);
             longest = longest.max(read.longest_seconds);
         }
         run.longest_seconds = Some(longest);

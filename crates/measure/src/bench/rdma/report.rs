@@ -52,8 +52,8 @@ pub struct RdmaBenchRun {
     pub placed_bytes: u64,
     /// Messages written, or pieces read.
     pub messages: u64,
-    /// Of these: whole; of Reads, by their deadline.
-    pub whole: u64,
+    /// Of these: whole; of Reads, by their deadline. Absent if datagrams without numbers were lost.
+    pub whole: Option<u64>,
     /// Of Reads: the longest in seconds.
     pub longest_seconds: Option<f64>,
     /// Wall seconds.
@@ -147,8 +147,8 @@ pub struct RdmaBenchRow {
     pub joules: Option<Spread>,
     /// Bytes placed of those handed out or asked for.
     pub kept: Spread,
-    /// Share of messages that were whole, of Reads those by their deadline.
-    pub whole: Spread,
+    /// Share of messages that were whole, of Reads those by their deadline; absent if it is not known.
+    pub whole: Option<Spread>,
     /// Median, 99th and 99.9th percentile of the latency in microseconds.
     pub latency: Option<[Spread; 3]>,
     /// Every run, in the order of the rounds.
@@ -211,7 +211,7 @@ impl RdmaBenchRow {
         let (rate, send) = (spread(&|run| run.bits_per_second), spread(&|run| run.send_cpu));
         let (receive, switches) = (spread(&|run| run.receive_cpu), if_all(&RdmaBenchRun::switches));
         let kept = spread(&|run| share(run.placed_bytes, run.sent_bytes));
-        let whole = spread(&|run| share(run.whole, run.messages));
+        let whole = if_all(&|run| run.whole.map(|whole| share(whole, run.messages)));
         self.lossy_runs = self.runs.len() - clean.len();
         self.incomplete = self.skipped.is_none() && self.runs.len() < rounds;
         (self.bits_per_second, self.send_cpu, self.receive_cpu) = (rate, send, receive);

@@ -129,7 +129,7 @@ pub(super) fn udp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
         placed_bytes: taken.bytes,
         messages,
         // Datagrams have no numbers: which message one belonged to is not known.
-        whole: if lost == 0 { messages } else { 0 },
+        whole: (lost == 0).then_some(messages),
         is_lossy: lost > 0,
         ..RdmaBenchRun::default()
     };
@@ -186,8 +186,13 @@ pub(super) fn tcp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
         return Err(io::Error::other(text));
     }
     let messages = sent / message_bytes;
-    let run =
-        RdmaBenchRun { sent_bytes: sent, placed_bytes, messages, whole: messages, ..RdmaBenchRun::default() };
+    let run = RdmaBenchRun {
+        sent_bytes: sent,
+        placed_bytes,
+        messages,
+        whole: Some(messages),
+        ..RdmaBenchRun::default()
+    };
     let seconds = last.saturating_duration_since(began).as_secs_f64();
     let how = "TCP socket: write, and read into memory".to_owned();
     Ok(Ran { run: run.settle(seconds, &sender, &receiver)?, how })
