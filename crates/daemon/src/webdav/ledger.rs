@@ -12,6 +12,7 @@ use super::access_log::{AccessLog, AccessLogOptions};
 use super::log_line::{LoggedCopy, LoggedRequest, LoggedUser, SciTag, TransferJob};
 use axum::http::Method;
 use skyhaul::io::lock::lock;
+use skyhaul::io::say;
 use skyhaul::metrics::{Kind, Metric};
 use skyhaul_core::measure::Histogram;
 use std::io;
@@ -41,7 +42,7 @@ const DURATION_BOUNDS: [u64; 12] = [
     1 << 42,
 ];
 /// How long the end of a server waits for entries that are still open.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const CLOSE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Which way a copy with another server goes.
@@ -192,11 +193,21 @@ impl AccessLedger {
 
     /// Closes the log, after a moment for entries of tasks that end now. What comes later is only counted.
     pub(super) fn close(&self) {
+        let open = || lock(&self.sums).methods.iter().map(|of| of.open).sum::<u64>();
         let begun = Instant::now();
-        while lock(&self.sums).methods.iter().any(|of| of.open > 0) && begun.elapsed() < CLOSE_TIMEOUT {
+        while open() > 0 && begun.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(CLOSE_INTERVAL);
         }
-        self.log.iter().for_each(AccessLog::close);
+        if let Some(log) = &self.log {
+            let left = open();
+            if left > 0 {
+                say!(
+                    "the access log lacks {left} requests that have not ended within {} s",
+                    CLOSE_TIMEOUT.as_secs()
+                );
+            }
+            log.close();
+        }
     }
 
     /// The account for `/metrics`; `metric` gives names their prefix.
