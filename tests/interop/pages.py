@@ -122,7 +122,8 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if (verb in ("balance", "mount", "serve") and "--check" not in line) or line.startswith(("skyhaul probe serve", "skyhaul copy serve", "skyhaul rdma serve")):
+        is_tried = any(option in line for option in ("--check", "--test-alarms"))
+        if (verb in ("balance", "mount", "serve") and not is_tried) or line.startswith(("skyhaul probe serve", "skyhaul copy serve", "skyhaul rdma serve")):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):
