@@ -320,10 +320,13 @@ fn a_silent_sender_of_heaps_gives_its_memory_to_others() {
     for sender in [&mut first, &mut second] {
         sender.send(300);
     }
-    std::thread::sleep(Duration::from_secs(12));
+    // Ten seconds, once the second one's program is loaded, and two looks.
+    std::thread::sleep(Duration::from_secs(15));
     for sender in [&mut first, &mut third] {
         sender.send(300);
     }
+    // Its program may take longer to load than it sends.
+    std::thread::sleep(Duration::from_secs(2));
     receiver.drained();
     let report = receiver.stop().json();
     let (counters, source) = (&report["counters"], source(&report));
