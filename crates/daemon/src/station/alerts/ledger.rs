@@ -42,7 +42,7 @@ impl AlarmLedger {
         Self { hold, episodes: BTreeMap::new(), unfollowed: 0 }
     }
 
-    /// Takes up an alarm of which an earlier run has spoken.
+    /// Follows an alarm that an earlier run has sent.
     pub(super) fn restore(&mut self, key: AlarmKey, mut episode: Episode, now: Duration, time: &str) {
         episode.gone = Some((now, time.to_owned()));
         episode.is_restored = true;

@@ -52,7 +52,7 @@ pub(super) struct Outbox {
     retry_for: Duration,
     queue: VecDeque<Waiting>,
     under_way: Option<Waiting>,
-    /// Alarms of which it was to be sent the begin, and not yet the end.
+    /// Alarms whose begin was queued, and whose end was not.
     begun: BTreeSet<AlarmKey>,
     failed: u32,
     due: Duration,

@@ -133,7 +133,7 @@ pub struct RdmaBenchRow {
     pub loss: f64,
     /// A description of its method.
     pub how: String,
-    /// Goodput in bits per second. Medians are of the runs that lost nothing but what was withheld.
+    /// Goodput in bits per second. All medians leave out lossy runs ([`RdmaBenchRun::is_lossy`]).
     pub bits_per_second: Spread,
     /// CPU seconds of the sending thread for 10⁹ bytes.
     pub send_cpu: Spread,

@@ -2,6 +2,8 @@
 
 use super::options::{DATAGRAM_BYTES, REGION_BYTES, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
+use skyhaul_core::pace::Pacer;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, Taken};
 use skyhaul_io::host::thread::{self, Usage};
@@ -11,29 +13,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A message is written again and again, paced by sleeps as RDMA is.
-struct Pace {
-    began: Instant,
-    rate: u64,
-    bytes: u64,
-}
-
-impl Pace {
-    fn new(rate: u64) -> Self {
-        Self { began: Instant::now(), rate, bytes: 0 }
-    }
-
-    /// Sleep until `bytes` more are due.
-    fn wait(&mut self, bytes: u64) {
-        if self.rate > 0 {
-            let due = Duration::from_secs_f64(self.bytes as f64 * 8.0 / self.rate as f64);
-            let early = due.saturating_sub(self.began.elapsed());
-            if !early.is_zero() {
-                std::thread::sleep(early);
-            }
+/// Write a message again and again for the time of a run, paced by sleeps as RDMA is. Returns the beginning, and the number of messages.
+fn repeat(
+    options: &RdmaBenchOptions,
+    message_bytes: u64,
+    mut write: impl FnMut() -> io::Result<()>,
+) -> io::Result<(Instant, u64)> {
+    let began = Instant::now();
+    let (mut pacer, mut messages) = (Pacer::new(options.rate, Nanos(0)), 0);
+    while began.elapsed() < options.time && !options.stop.is_set() {
+        let early = Duration::from_nanos(pacer.due().since(began.elapsed().into()).0);
+        if !early.is_zero() {
+            std::thread::sleep(early);
         }
-        self.bytes += bytes;
+        write()?;
+        pacer.sent(message_bytes, began.elapsed().into());
+        messages += 1;
     }
+    Ok((began, messages))
 }
 
 /// Run both ends, each on its CPU; the second begins when the first has said where it listens.
@@ -102,30 +99,20 @@ pub(super) fn udp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
         let mut sender = BareSender::open(&at.at(to), Give::Trains, packet)?;
         let batch = sender.batch_packets() * packet;
         metered(|| {
-            let (mut sent, mut pace) = (Taken::default(), Pace::new(options.rate));
-            let began = pace.began;
-            while began.elapsed() < options.time && !options.stop.is_set() {
-                pace.wait(message_bytes);
-                for part in message.chunks(batch) {
-                    sender.send(part)?;
-                }
-                sent.packets += message_bytes.div_ceil(packet as u64);
-                sent.bytes += message_bytes;
-            }
-            Ok((sent, began))
+            repeat(options, message_bytes, || {
+                message.chunks(batch).try_for_each(|part| sender.send(part).map(drop))
+            })
         })
     };
-    let (((sent, began), sender), ((taken, last), receiver)) = both(options.cpus, receive, send, &done)?;
-    let lost = sent
-        .packets
-        .checked_sub(taken.packets)
-        .ok_or_else(|| io::Error::other("more arrived than was sent"))?;
-    let messages = sent.bytes / message_bytes;
+    let (((began, messages), sender), ((taken, last), receiver)) = both(options.cpus, receive, send, &done)?;
+    let sent = messages * message_bytes.div_ceil(packet as u64);
+    let lost =
+        sent.checked_sub(taken.packets).ok_or_else(|| io::Error::other("more arrived than was sent"))?;
     let run = RdmaBenchRun {
-        sent: sent.packets,
+        sent,
         placed: taken.packets,
         lost,
-        sent_bytes: sent.bytes,
+        sent_bytes: messages * message_bytes,
         placed_bytes: taken.bytes,
         messages,
         // Datagrams have no numbers: which message one belonged to is not known.
@@ -168,24 +155,18 @@ pub(super) fn tcp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
         let mut stream = TcpStream::connect(to)?;
         stream.set_nodelay(true)?;
         metered(|| {
-            let (mut sent, mut pace) = (0, Pace::new(options.rate));
-            let began = pace.began;
-            while began.elapsed() < options.time && !options.stop.is_set() {
-                pace.wait(message_bytes);
-                stream.write_all(&message)?;
-                sent += message_bytes;
-            }
+            let written = repeat(options, message_bytes, || stream.write_all(&message));
             drop(stream);
-            Ok((sent, began))
+            written
         })
     };
-    let (((sent, began), sender), ((placed_bytes, last), receiver)) =
+    let (((began, messages), sender), ((placed_bytes, last), receiver)) =
         both(options.cpus, receive, send, &done)?;
+    let sent = messages * message_bytes;
     if sent != placed_bytes {
         let text = format!("the counts do not agree: {sent} bytes written, {placed_bytes} read");
         return Err(io::Error::other(text));
     }
-    let messages = sent / message_bytes;
     let run = RdmaBenchRun {
         sent_bytes: sent,
         placed_bytes,
