@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::Size;
-use skyhaul::io::udp::UdpOptions;
+use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::spead::receive::TcpReaderOptions;
 use std::collections::HashSet;
 use std::io;
@@ -103,6 +103,18 @@ pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
         return Err(unknown("address", address, &format!("{transport}://…")));
     }
     Ok(at)
+}
+
+/// Who receives: a name of [`Tier`].
+pub(crate) fn tier(name: &str) -> PyResult<Tier> {
+    match name {
+        "auto" => Ok(Tier::Auto),
+        "stage" => Ok(Tier::Stage),
+        "plain" => Ok(Tier::Plain),
+        "ring" => Ok(Tier::Ring),
+        "bpf" => Ok(Tier::Bpf),
+        _ => Err(unknown("tier", name, "'auto', 'stage', 'plain', 'ring' or 'bpf'")),
+    }
 }
 
 /// The settings of `add_udp` of any stream.

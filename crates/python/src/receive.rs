@@ -1,6 +1,6 @@
 //! Receiving streams.
 
-use crate::address::{endpoint, tcp_options, udp};
+use crate::address::{self, endpoint, tcp_options, udp};
 use crate::buffer::{Packets, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::{self, Threaded};
@@ -49,10 +49,10 @@ impl ReceiveStream {
     }
 
     /// Listen on a UDP address, or join a multicast group. Returns the address, with the port chosen by the system if
-    /// that was 0. `feedback`: report to senders with the rate "auto".
+    /// that was 0. `feedback`: report to senders with the rate "auto". `tier`: who receives.
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false,
-        feedback = false))]
+        feedback = false, tier = "auto"))]
     fn add_udp(
         &self,
         py: Python<'_>,
@@ -62,8 +62,10 @@ impl ReceiveStream {
         #[pyo3(from_py_with = whole)] buffer: Option<u64>,
         reuse_port: bool,
         feedback: bool,
+        tier: &str,
     ) -> PyResult<String> {
-        let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        let (at, mut options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        options.tier = address::tier(tier)?;
         let stream = self.stream.get()?;
         let add = || match feedback {
             true => stream.add_udp_answering(&at, &options),

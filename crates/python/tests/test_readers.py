@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -155,3 +156,26 @@ def test_addresses_that_cannot_be():
             send.UdpStream(wrong)
     with pytest.raises(OSError, match="hint:"):
         recv.Stream().add_udp("203.0.113.1:0")
+
+
+def test_the_kernel_places_payloads():
+    receiver = recv.Stream(stop="never", ring=1024)
+    with pytest.raises(ValueError, match="tier is 'xdp'"):
+        receiver.add_udp("127.0.0.1:0", tier="xdp")
+    try:
+        address = receiver.add_udp("127.0.0.1:0", tier="bpf")
+    except OSError as why:
+        if "CAP_BPF" not in str(why):
+            raise
+        pytest.skip(str(why))
+    sender = send.UdpStream(address)
+    for n in range(300):
+        sender.send(heap(n % 251, 65536))
+        if n % 20 == 0:
+            time.sleep(0.05)  # its program is loaded meanwhile
+    for n in range(300):
+        values = receiver.get(SOON).array(0x1000)
+        assert len(values) == 65536 and (values == n % 251).all()
+    receiver.stop()
+    [reader] = receiver.stats()["readers"]
+    assert (reader["tier"], reader["kernel_drops"], reader["error"]) == ("bpf", 0, None)

@@ -5,7 +5,7 @@ use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, refused
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -290,6 +290,12 @@ impl HeapSender {
     }
 
     fn send(&mut self, heaps: u64) {
+        let to = self.socket.peer_addr().unwrap();
+        self.send_each(heaps, |_| to);
+    }
+
+    /// Heaps, each `to` an address by its counter.
+    fn send_each(&mut self, heaps: u64, to: impl Fn(u64) -> SocketAddr) {
         const HEAP: u64 = 64 << 10;
         const PACKET: u64 = HEAP / 8;
         for counter in self.next..self.next + heaps {
@@ -299,7 +305,7 @@ impl HeapSender {
                     packet.extend((1 << 63 | id << 48 | value).to_be_bytes());
                 }
                 packet.resize(packet.len() + PACKET as usize, counter as u8);
-                self.socket.send(&packet).unwrap();
+                self.socket.send_to(&packet, to(counter)).unwrap();
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -334,4 +340,36 @@ fn a_silent_sender_of_heaps_gives_its_memory_to_others() {
     assert_eq!((number(&source["packets"]), drops(&report)), (9600, 0), "{report}");
     assert_eq!(source["tier"], "bpf", "{source}");
     assert!(source["because"].as_str().unwrap().contains("places 2 of 2 streams"), "{source}");
+}
+
+/// The heaps of one sender, in turns to two sockets: each packet is counted by the socket that got it.
+#[test]
+fn a_sender_to_two_sockets_has_a_program_at_one_of_them() {
+    if !may_place() {
+        return;
+    }
+    let line = format!("receive --json --format spead --tier bpf --memory 64MiB --stop-items never {ANY} {ANY}");
+    let mut receiver = Job::start(&words(&line));
+    let to: Vec<SocketAddr> = receiver
+        .listening()
+        .iter()
+        .map(|address| address.trim_start_matches("udp://").parse().unwrap())
+        .collect();
+    let mut sender = HeapSender { socket: UdpSocket::bind("127.0.0.1:0").unwrap(), next: 1 };
+    // Until the program is loaded, and after.
+    for _ in 0..6 {
+        sender.send_each(100, |counter| to[(counter % 2) as usize]);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    receiver.drained();
+    let report = receiver.stop().json();
+    let counters = &report["counters"];
+    assert_eq!((number(&counters["retired_complete"]), drops(&report)), (600, 0), "{report}");
+    assert_eq!(number(&report["objects"]["heaps"]["missing"]), 0, "{report}");
+    let sources = report["sources"].as_array().unwrap();
+    assert!(sources.iter().all(|source| number(&source["packets"]) == 2400), "{report}");
+    let because: Vec<&str> = sources.iter().map(|source| source["because"].as_str().unwrap()).collect();
+    for said in ["places 1 of 1 streams", "the kernel places what it sends to another socket"] {
+        assert_eq!(because.iter().filter(|because| because.contains(said)).count(), 1, "{because:?}");
+    }
 }

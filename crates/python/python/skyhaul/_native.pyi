@@ -486,11 +486,15 @@ class ReceiveStream:
         buffer: int | None = None,
         reuse_port: bool = False,
         feedback: bool = False,
+        tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
     ) -> str:
         """Listen on a UDP address ("10.0.0.1:7148"), or join a multicast group on `interface`, of one `source` only.
 
         Returns the address, with the port chosen by the system if it was 0. `buffer` is the socket's, in bytes. With
         `feedback`, the stream reports to senders with the rate "auto"; not for a group.
+
+        `tier`: who receives. With "bpf", which needs CAP_BPF, the kernel places the payloads of senders whose heaps have one size; heaps
+        that the program keeps hold memory that the kernel then lacks. Not with `feedback`, and not for a group.
         """
     def add_udp_fd(self, fd: int, *, feedback: bool = False) -> str:
         """Receive from a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""

@@ -25,8 +25,6 @@ use std::sync::atomic::AtomicU32;
 mod admit;
 mod kernel;
 
-pub(super) use kernel::PlacedOf;
-
 /// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {

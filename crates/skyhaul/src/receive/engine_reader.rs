@@ -5,7 +5,7 @@ use super::Sink;
 use super::engine::Engine;
 use super::info::Tally;
 use super::kernel::Kernel;
-use super::reader::Consumer;
+use super::reader::{Consumer, TICK};
 use crate::awake::Awake;
 use crate::control::Gauge;
 use crate::recording::Event;
@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often counters are published and timeouts looked at.
-pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How long what the kernel already holds is taken in after a stop.
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
 /// How much of a turn of the loop counts as time. A thread that has no CPU for longer would give up packets as late that wait in

@@ -18,17 +18,20 @@
 //! Limits: [`PEERS`] streams or senders of heaps, each of a sender of its own and of a format that has a rule; the others are received
 //! as by `stage`.
 
+mod owner;
 mod peer;
 
-use super::Sink;
-use super::engine::{Engine, PlacedOf};
+pub(super) use owner::{PlacedOf, PlacingOwner};
+
 use super::info::StreamInfo;
 use super::keyed::{HeapPlacing, PlacingPlan};
 use super::placer::{Placer, Until};
 use peer::{Connected, KernelTurn, Loaded, Loading, Peer, Reason, State};
+use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::RuleWake;
-use skyhaul_core::wire::{HeapLearner, LearnedHeaps};
+use skyhaul_core::wire::{HeapLayout, HeapLearner, LearnedHeaps};
+use skyhaul_io::memory::heap::KernelHeaps;
 use skyhaul_io::memory::{Block, Pool};
 use skyhaul_io::source::{SourceStats, Train};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
@@ -60,7 +63,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The streams of one listening socket.
 pub(super) struct Kernel {
-    arena: Arc<PlacementArena>,
+    /// Of streams; heaps have memory of their own.
+    arena: Option<Arc<PlacementArena>>,
     listening: OwnedFd,
     local: SocketAddr,
     buffer: u64,
@@ -94,8 +98,22 @@ impl Kernel {
     pub(super) fn new(pool: &Pool, source: &UdpSource, buffer: u64) -> io::Result<Kernel> {
         let arena = PlacementArena::of(pool)
             .ok_or_else(|| io::Error::other("the pool of the receiver is not memory of the kernel"))?;
+        Self::with(Some(Arc::new(arena)), source, buffer)
+    }
+
+    /// The same for heaps alone.
+    ///
+    /// # Errors
+    /// This process may not load programs, or a system error.
+    pub(super) fn of_heaps(source: &UdpSource, buffer: u64) -> io::Result<Kernel> {
+        // Whether there may be memory of the kernel is known before the first sender.
+        KernelHeaps::new(1, 1, None)?;
+        Self::with(None, source, buffer)
+    }
+
+    fn with(arena: Option<Arc<PlacementArena>>, source: &UdpSource, buffer: u64) -> io::Result<Kernel> {
         Ok(Kernel {
-            arena: Arc::new(arena),
+            arena,
             listening: source.descriptor()?,
             local: source.local(),
             buffer,
@@ -135,18 +153,18 @@ impl Kernel {
     ///
     /// # Errors
     /// A socket fails.
-    pub(super) fn receive<K: Sink>(
+    pub(super) fn receive(
         &mut self,
-        engine: &mut Engine<K>,
+        owner: &mut impl PlacingOwner,
         is_empty: bool,
         now: impl Fn() -> Nanos,
     ) -> io::Result<KernelTurn> {
         let mut turn = std::mem::take(&mut self.between);
         for Peer { of, state, .. } in &mut self.peers {
             let connected = match state {
-                State::Placing(connected) if engine.is_there(*of) => connected,
+                State::Placing(connected) if owner.is_there(*of) => connected,
                 State::Leaving(connected) => {
-                    connected.read(engine, None, &mut turn, &now)?;
+                    connected.read(owner, None, &mut turn, &now)?;
                     continue;
                 }
                 _ => continue,
@@ -158,14 +176,14 @@ impl Kernel {
                 connected.is_behind = None;
             }
             let before = turn.packets;
-            self.came_up |= connected.read(engine, Some(*of), &mut turn, &now)?;
-            let taken = engine.take_log(*of, Until::ComesUp, now());
+            self.came_up |= connected.read(owner, Some(*of), &mut turn, &now)?;
+            let taken = owner.take_log(*of, Until::ComesUp, now());
             turn.packets += taken.packets as usize;
             turn.bytes += taken.bytes;
             if turn.packets > before {
                 connected.heard = Instant::now();
             }
-            engine.turn_placing(*of);
+            owner.turn_placing(*of);
         }
         Ok(turn)
     }
@@ -174,27 +192,28 @@ impl Kernel {
     ///
     /// # Errors
     /// A socket fails.
-    pub(super) fn handle_tick<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
-        self.close_left(engine, now)?;
+    pub(super) fn handle_tick(&mut self, owner: &mut impl PlacingOwner, now: Nanos) -> io::Result<()> {
+        self.close_left(owner, now)?;
         for peer in &mut self.peers {
-            peer.leave_if_over(engine, &mut self.between, now)?;
+            peer.leave_if_over(owner, &mut self.between, now)?;
         }
-        self.peers.retain(|peer| engine.is_there(peer.of) || matches!(peer.state, State::Leaving(_)));
-        let new: Vec<(usize, Arc<StreamInfo>)> =
-            engine.placeable().map(|(at, info)| (at, info.clone())).collect();
-        for (at, info) in new {
+        self.peers.retain(|peer| owner.is_there(peer.of) || matches!(peer.state, State::Leaving(_)));
+        for (at, info) in owner.placeable() {
             let of = PlacedOf::Stream { at, id: info.id };
             if self.peers.iter().all(|peer| peer.of != of) {
-                let state = self.loads(|arena| load(arena, &info));
+                let state = self.loads(|| match &self.arena {
+                    Some(arena) => load(arena, &info),
+                    None => State::Without("it has no memory of the kernel".to_owned().into()),
+                });
                 self.peers.push(Peer { of, sender: info.sender, state, last: None });
             }
         }
-        self.load_heaps(engine);
+        self.load_heaps(owner);
         for at in 0..self.peers.len() {
             if matches!(&self.peers[at].state, State::Loading(thread) if thread.is_finished()) {
                 let state = std::mem::replace(&mut self.peers[at].state, State::Without(Reason::default()));
                 let State::Loading(thread) = state else { continue };
-                let begun = self.begin(at, thread, engine);
+                let begun = self.begin(at, thread, owner);
                 self.peers[at].state = begun.unwrap_or_else(|why| State::Without(why.into()));
             }
         }
@@ -202,28 +221,28 @@ impl Kernel {
     }
 
     /// Begins to load a program, if there are not too many.
-    fn loads(&self, load: impl FnOnce(&Arc<PlacementArena>) -> State) -> State {
+    fn loads(&self, load: impl FnOnce() -> State) -> State {
         let loads = self.peers.iter().filter(|peer| !matches!(peer.state, State::Without(_))).count();
         match loads < PEERS {
-            true => load(&self.arena),
+            true => load(),
             false => State::lacking(format!("the kernel places {PEERS} streams at most")),
         }
     }
 
     /// A train that came to the listening socket: of heaps, its sender's layout is learned.
     #[inline]
-    pub(super) fn hear<K: Sink>(&mut self, engine: &mut Engine<K>, train: &Train<'_>) {
+    pub(super) fn hear(&mut self, owner: &mut impl PlacingOwner, train: &Train<'_>) {
         if self.known != Some(*train.sender) {
-            self.study(engine, train);
+            self.study(owner, train);
         }
     }
 
-    fn study<K: Sink>(&mut self, engine: &mut Engine<K>, train: &Train<'_>) {
+    fn study(&mut self, owner: &mut impl PlacingOwner, train: &Train<'_>) {
         let sender = *train.sender;
         let is_known = self.peers.iter().any(|peer| peer.of == PlacedOf::Heaps(sender));
         let is_crowded = !self.learners.contains_key(&sender)
             && (self.learners.len() >= PEERS || self.peers.len() >= MAX_SENDERS);
-        if is_known || is_crowded || !engine.is_heaps(sender) {
+        if is_known || is_crowded || !owner.is_heaps(sender) {
             self.known = Some(sender);
             return;
         }
@@ -232,7 +251,7 @@ impl Kernel {
     }
 
     /// Senders of heaps whose layout is known get programs.
-    fn load_heaps<K: Sink>(&mut self, engine: &Engine<K>) {
+    fn load_heaps(&mut self, owner: &mut impl PlacingOwner) {
         let mut learned = Vec::new();
         self.learners.retain(|&sender, learner| match learner.learned() {
             LearnedHeaps::NotYet => true,
@@ -242,43 +261,40 @@ impl Kernel {
             }
         });
         for (sender, known) in learned {
-            let state = match (known, engine.heap_memory()) {
-                (LearnedHeaps::Layout(layout), Some(memory)) => {
-                    self.loads(|_| match PlacingPlan::new(&layout, memory) {
-                        Ok(plan) => in_a_thread(move || {
-                            let placing = HeapPlacing::load(sender, layout, plan)?;
-                            Ok(Loaded::Heaps(Box::new(placing)))
-                        }),
-                        Err(why) => State::lacking(why),
-                    })
-                }
-                (LearnedHeaps::Irregular(why), _) => State::Without(why.to_owned().into()),
-                _ => continue,
+            let state = match known {
+                LearnedHeaps::Layout(layout) => self.loads(|| match plan(owner, sender, &layout) {
+                    Ok(plan) => {
+                        in_a_thread(move || Ok(Loaded::Heaps(Box::new(HeapPlacing::load(layout, plan)?))))
+                    }
+                    Err(why) => State::lacking(why),
+                }),
+                LearnedHeaps::Irregular(why) => State::Without(why.to_owned().into()),
+                LearnedHeaps::NotYet => continue,
             };
             self.peers.push(Peer { of: PlacedOf::Heaps(sender), sender, state, last: None });
         }
     }
 
     /// Nothing is placed from now on: all goes up.
-    pub(super) fn close<K: Sink>(&mut self, engine: &mut Engine<K>) {
+    pub(super) fn close(&mut self, owner: &mut impl PlacingOwner) {
         for peer in &mut self.peers {
             if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
-                engine.end_heaps(sender);
-                peer.last = engine.placed(peer.of);
+                owner.end_heaps(sender);
+                peer.last = owner.placed(peer.of);
             }
         }
     }
 
     /// The program is loaded: its sender gets a socket. Until slots are opened, all comes up.
-    fn begin<K: Sink>(
+    fn begin(
         &mut self,
         peer: usize,
         thread: Loading,
-        engine: &mut Engine<K>,
+        owner: &mut impl PlacingOwner,
     ) -> Result<State, String> {
         let loaded = thread.join().map_err(|_| "the thread that loads its program panicked".to_owned())??;
         let Peer { of, sender, .. } = self.peers[peer];
-        if !engine.is_there(of) {
+        if !owner.is_there(of) {
             return Err("its stream has ended".to_owned());
         }
         let failed = |error: io::Error| error.to_string();
@@ -295,9 +311,9 @@ impl Kernel {
             (Loaded::Stream { program, shape, packet_bytes }, PlacedOf::Stream { at, .. }) => {
                 let object_bytes = u64::from(shape.units) * u64::from(shape.unit_bytes);
                 let ahead = (AHEAD_BYTES / object_bytes.max(1)).clamp(AHEAD.0, AHEAD.1);
-                engine.begin_placing(at, Placer::<Block>::new(*program, shape, packet_bytes, ahead));
+                owner.begin_stream(at, Placer::<Block>::new(*program, shape, packet_bytes, ahead));
             }
-            (Loaded::Heaps(placing), _) => engine.begin_heaps(*placing),
+            (Loaded::Heaps(placing), _) => owner.begin_heaps(*placing),
             _ => return Err("its stream has ended".to_owned()),
         }
         let heard = Instant::now();
@@ -305,14 +321,14 @@ impl Kernel {
     }
 
     /// Sockets that left the port before the last tick hold nothing that anybody waits for: they are closed.
-    fn close_left<K: Sink>(&mut self, engine: &mut Engine<K>, now: Nanos) -> io::Result<()> {
+    fn close_left(&mut self, owner: &mut impl PlacingOwner, now: Nanos) -> io::Result<()> {
         let has_left = |peer: &Peer| matches!(peer.state, State::Leaving(_));
         let (left, rest): (Vec<Peer>, Vec<Peer>) =
             std::mem::take(&mut self.peers).into_iter().partition(has_left);
         self.peers = rest;
         for peer in left {
             let State::Leaving(mut connected) = peer.state else { continue };
-            connected.read(engine, None, &mut self.between, &|| now)?;
+            connected.read(owner, None, &mut self.between, &|| now)?;
             connected.add_to(&mut self.past, peer.last);
             // It, and others, may be learned now.
             self.known = None;
@@ -322,7 +338,7 @@ impl Kernel {
     }
 
     /// The counters of the listening socket, with those of the connected ones.
-    pub(super) fn stats<K: Sink>(&self, engine: &Engine<K>, mut all: SourceStats) -> SourceStats {
+    pub(super) fn stats(&self, owner: &impl PlacingOwner, mut all: SourceStats) -> SourceStats {
         all.packets += self.past.packets;
         all.bytes += self.past.bytes;
         all.trains += self.past.trains;
@@ -332,7 +348,7 @@ impl Kernel {
         for peer in &self.peers {
             let (State::Placing(connected) | State::Leaving(connected)) = &peer.state else { continue };
             placing += usize::from(matches!(peer.state, State::Placing(_)));
-            let drops = connected.add_to(&mut all, engine.placed(peer.of).or(peer.last));
+            let drops = connected.add_to(&mut all, owner.placed(peer.of).or(peer.last));
             if drops > 0 {
                 all.remedies.push(format!(
                     "{}: the socket had no room for {drops} arrivals that the kernel could not place",
@@ -363,6 +379,24 @@ impl Kernel {
         }
         text
     }
+}
+
+/// The kernel does not place with this.
+pub(super) fn not_placed(what: &str) -> io::Error {
+    let text = format!("the kernel does not place with {what}{}", Hint("omit --tier bpf"));
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// What a program for a sender's heaps takes, or why there is none.
+fn plan(
+    owner: &mut impl PlacingOwner,
+    sender: SocketAddr,
+    layout: &HeapLayout,
+) -> Result<PlacingPlan, String> {
+    let claim = owner.claim_heaps(sender);
+    let claim = claim.ok_or("the kernel places what it sends to another socket")?;
+    let memory = owner.heap_memory().ok_or("no heaps are received")?;
+    PlacingPlan::new(claim, layout, memory)
 }
 
 /// Begins to load the program of a stream.

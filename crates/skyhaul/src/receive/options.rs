@@ -2,9 +2,9 @@
 
 use super::engine::EngineOptions;
 use super::filter::{Allow, Gate};
+use super::kernel::not_placed;
 use super::objects::ObjectOptions;
 use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
@@ -86,8 +86,7 @@ impl ReceiverOptions {
             (self.listen.iter().any(Endpoint::is_multicast), "multicast"),
         ];
         let Some((_, what)) = others.iter().find(|(is_asked, _)| *is_asked) else { return Ok(()) };
-        let text = format!("the kernel does not place with {what}{}", Hint("omit --tier bpf"));
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        Err(not_placed(what))
     }
 
     /// Those of an engine that receives at `listen`.

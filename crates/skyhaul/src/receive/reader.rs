@@ -18,6 +18,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+/// Time between two ticks: counters are published, and timeouts looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// Maximum wait of a poll for packets, and so the maximum delay of a stop.
 pub(crate) const WAIT: Duration = Duration::from_millis(20);
 /// The same while draining, or while memory is short.

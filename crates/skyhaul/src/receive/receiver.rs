@@ -6,12 +6,12 @@
 
 use super::engine::Engine;
 use super::engine_reader::Board;
-use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
+use super::engine_reader::{DRAIN, EngineReader, Turns};
 use super::kernel::Kernel;
 use super::objects::{Loaded, ObjectLoad};
 use super::objects::{ObjectSink, Objects, Origin};
 use super::options::ReceiverOptions;
-use super::reader::Reader;
+use super::reader::{Reader, TICK};
 use super::tables::EngineObjects;
 use super::tcp::{self, UnknownPort};
 use super::{Nowhere, Sink};

@@ -1,7 +1,6 @@
 //! The sockets of senders whose payloads the kernel places.
 
-use crate::receive::Sink;
-use crate::receive::engine::{Engine, PlacedOf};
+use super::{PlacedOf, PlacingOwner};
 use crate::receive::keyed::HeapPlacing;
 use crate::receive::placer::Until;
 use skyhaul_core::placement::Nanos;
@@ -98,14 +97,14 @@ impl State {
 
 impl Peer {
     /// The socket of a stream that was replaced, and that of a silent sender of heaps, leaves the port.
-    pub(super) fn leave_if_over<K: Sink>(
+    pub(super) fn leave_if_over(
         &mut self,
-        engine: &mut Engine<K>,
+        owner: &mut impl PlacingOwner,
         turn: &mut KernelTurn,
         now: Nanos,
     ) -> io::Result<()> {
         let State::Placing(connected) = &mut self.state else { return Ok(()) };
-        let is_there = engine.is_there(self.of);
+        let is_there = owner.is_there(self.of);
         let is_silent = matches!(self.of, PlacedOf::Heaps(_)) && connected.heard.elapsed() >= SILENCE;
         if is_there && !is_silent {
             return Ok(());
@@ -115,11 +114,11 @@ impl Peer {
             connected.heard = Instant::now();
             return Ok(());
         }
-        connected.read(engine, is_there.then_some(self.of), turn, &|| now)?;
+        connected.read(owner, is_there.then_some(self.of), turn, &|| now)?;
         if let PlacedOf::Heaps(sender) = self.of {
-            engine.end_heaps(sender);
-            self.last = engine.placed(self.of);
-            engine.forget_heaps(sender);
+            owner.end_heaps(sender);
+            self.last = owner.placed(self.of);
+            owner.forget_heaps(sender);
         }
         let state = std::mem::replace(&mut self.state, State::Without(Reason::default()));
         if let State::Placing(connected) = state {
@@ -149,9 +148,9 @@ impl Connected {
     }
 
     /// Takes trains that came up, each after what the kernel placed before it. Returns whether there were some.
-    pub(super) fn read<K: Sink>(
+    pub(super) fn read(
         &mut self,
-        engine: &mut Engine<K>,
+        owner: &mut impl PlacingOwner,
         of: Option<PlacedOf>,
         turn: &mut KernelTurn,
         now: &impl Fn() -> Nanos,
@@ -170,13 +169,13 @@ impl Connected {
                 came_up = true;
                 let now = now();
                 if let Some(of) = of {
-                    let taken = engine.take_log(of, Until::CameUp(train.count()), now);
+                    let taken = owner.take_log(of, Until::CameUp(train.count()), now);
                     turn.packets += taken.packets as usize;
                     turn.bytes += taken.bytes;
                 }
                 turn.packets += train.count();
                 turn.bytes += train.bytes.len() as u64;
-                engine.handle_train(&train, now);
+                owner.handle_train(&train, now);
             })?;
             if trains == 0 {
                 break;

@@ -16,7 +16,8 @@
 //!   each unit is claimed.
 //! * *A block is opened again* when its slot is closed, and the log taken up to there.
 //!
-//! Limits: heaps of one size and layout of each sender; see [`HeapLayout`].
+//! Limits: heaps of one size and layout of each sender, see [`HeapLayout`]; one program for a sender. If it sends to several sockets, the
+//! others are received as by `stage`.
 
 use crate::receive::placer::Placer;
 use skyhaul_core::assembly::Retired;
@@ -27,6 +28,7 @@ use skyhaul_io::memory::heap::{BytesAside, HeapBytes, HeapMemory, KernelHeaps};
 use skyhaul_io::udp::bpf::{PlacementArena, PlacementProgram};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Open slots ahead of the newest heap: for so many bytes, within these bounds.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -54,6 +56,7 @@ pub(crate) struct PlacedAt {
 #[derive(Debug)]
 pub(crate) struct HeapPlacing {
     pub(crate) sender: SocketAddr,
+    _claim: SenderClaim,
     pub(crate) layout: HeapLayout,
     memory: KernelHeaps,
     pub(crate) placer: Placer<HeapBytes>,
@@ -70,9 +73,43 @@ pub(crate) struct HeapPlacing {
     pub(crate) bytes: u64,
 }
 
+/// Senders that have a program, of one table: one each, though several sockets may hear them, as the log is taken by the sender's address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlacedSenders(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl PlacedSenders {
+    fn list(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For one program; `None` if the sender has another.
+    pub(crate) fn claim(&self, sender: SocketAddr) -> Option<SenderClaim> {
+        let mut all = self.list();
+        if all.contains(&sender) {
+            return None;
+        }
+        all.push(sender);
+        Some(SenderClaim { all: self.clone(), sender })
+    }
+}
+
+/// The sender may have another program when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SenderClaim {
+    all: PlacedSenders,
+    sender: SocketAddr,
+}
+
+impl Drop for SenderClaim {
+    fn drop(&mut self) {
+        self.all.list().retain(|sender| *sender != self.sender);
+    }
+}
+
 /// Memory for the heaps of a sender, taken out of that of all heaps until the sender is silent, and the last of them dropped.
 #[derive(Debug)]
 pub(crate) struct PlacingPlan {
+    claim: SenderClaim,
     aside: BytesAside,
     element_bytes: u64,
     elements: u32,
@@ -84,7 +121,11 @@ impl PlacingPlan {
     ///
     /// # Errors
     /// There is not enough left.
-    pub(crate) fn new(layout: &HeapLayout, memory: &HeapMemory) -> Result<PlacingPlan, String> {
+    pub(crate) fn new(
+        claim: SenderClaim,
+        layout: &HeapLayout,
+        memory: &HeapMemory,
+    ) -> Result<PlacingPlan, String> {
         let ahead = (AHEAD_BYTES / layout.heap_bytes).clamp(AHEAD.0, AHEAD.1);
         let element_bytes = layout.element_bytes().next_multiple_of(4096);
         let most = memory.limit() / PART / element_bytes;
@@ -93,7 +134,7 @@ impl PlacingPlan {
         let aside = if elements < LEAST { None } else { memory.set_aside(bytes) };
         let aside = aside.ok_or("there is too little --memory for the kernel to place its heaps")?;
         let ahead = ahead.min(elements / 2) as u32;
-        Ok(PlacingPlan { aside, element_bytes, elements: elements as u32, ahead })
+        Ok(PlacingPlan { claim, aside, element_bytes, elements: elements as u32, ahead })
     }
 }
 
@@ -102,8 +143,8 @@ impl HeapPlacing {
     ///
     /// # Errors
     /// Why the kernel does not place.
-    pub(crate) fn load(sender: SocketAddr, layout: HeapLayout, plan: PlacingPlan) -> Result<Self, String> {
-        let PlacingPlan { aside, element_bytes, elements, ahead } = plan;
+    pub(crate) fn load(layout: HeapLayout, plan: PlacingPlan) -> Result<Self, String> {
+        let PlacingPlan { claim, aside, element_bytes, elements, ahead } = plan;
         let memory = KernelHeaps::new(element_bytes as usize, elements, Some(aside));
         let memory = memory.map_err(|error| error.to_string())?;
         let completed = (WAKE_BYTES / layout.heap_bytes).clamp(1, u64::from(ahead / 4).max(1)) as u32;
@@ -114,7 +155,8 @@ impl HeapPlacing {
             layout.rule(arena.elements(), (slots, LOG_WORDS), wake).map_err(|error| error.to_string())?;
         let program = PlacementProgram::over(&rule, &arena).map_err(|error| error.to_string())?;
         Ok(HeapPlacing {
-            sender,
+            sender: claim.sender,
+            _claim: claim,
             layout,
             memory,
             placer: Placer::new(program, rule.shape, 0, ahead.into()),

@@ -1,6 +1,6 @@
 //! A reader as an engine sees it: trains, and what a program in the kernel has placed.
 
-use super::placing::HeapPlacing;
+use super::placing::{HeapPlacing, SenderClaim};
 use super::store::Store;
 use super::stream::StreamReader;
 use super::train::TableLock;
@@ -20,6 +20,8 @@ pub(crate) trait TrainSink: Send {
     fn is_over(&self) -> bool;
     /// Whether the kernel may place its objects.
     fn can_place(&self) -> bool;
+    /// For a program that places this sender's heaps; `None` if it has one, or they are not placed.
+    fn claim(&self, sender: SocketAddr) -> Option<SenderClaim>;
     /// The kernel places heaps of a sender from now on.
     fn begin_placing(&mut self, placing: HeapPlacing);
     /// Take what the kernel has placed of this sender.
@@ -53,6 +55,11 @@ impl<S: Store> TrainSink for StreamReader<S> {
 
     fn can_place(&self) -> bool {
         S::Wire::IS_PLACED
+    }
+
+    fn claim(&self, sender: SocketAddr) -> Option<SenderClaim> {
+        let has_memory = self.core.table().store.placing().is_some();
+        if has_memory { self.core.placed_senders.claim(sender) } else { None }
     }
 
     fn begin_placing(&mut self, placing: HeapPlacing) {

@@ -4,6 +4,7 @@
 //! unless another reader runs, the time in which it waits for the user does not count for heap timeouts.
 
 use super::config::{Full, StreamConfig};
+use super::placing::PlacedSenders;
 use super::ring::Ring;
 use super::stats::{ReaderStats, Stats, StreamCounts, StreamEnd};
 use super::store::{Opening, Sender, SharedQueue, Store, lock};
@@ -119,6 +120,8 @@ pub(crate) struct StreamState<S: Store> {
     pub(crate) full: Full,
     overflow: u64,
     pub(crate) memory: HeapMemory,
+    /// Whose heaps the kernel places.
+    pub(crate) placed_senders: PlacedSenders,
     /// Bytes of it to touch in advance.
     pub(crate) ahead: u64,
     /// Bytes of the largest heap.
@@ -170,6 +173,7 @@ impl<S: Store> StreamState<S> {
             full: config.full,
             overflow: config.overflow,
             memory: config.memory.clone(),
+            placed_senders: PlacedSenders::default(),
             ahead: config.ahead,
             largest: config.heaps.largest.min(config.memory.limit()),
             ends_idle: config.idle_timeout.is_some(),

@@ -8,12 +8,14 @@
 
 use super::config::{StreamConfig, TcpReaderOptions};
 use super::input::{BytesInput, Input, RecordingInput};
+use super::kernel::With;
 use super::ring::{GetError, Ring};
 use super::state::{ReaderState, StreamState};
 use super::store::{Object, ObjectStore, Store, lock};
 use super::tcp::TcpInput;
-use crate::control::{Answering, Gauge};
-use crate::receive::reader::{Consumer, Reader};
+use crate::control::Gauge;
+use crate::receive::kernel::Kernel;
+use crate::receive::reader::{Consumer, Reader, TICK};
 use crate::recording;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Nanos, Reject};
@@ -23,7 +25,6 @@ use skyhaul_io::host;
 use skyhaul_io::pcap::PcapSource;
 use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::tcp::TcpPort;
-use skyhaul_io::udp::UdpSource;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -42,10 +43,12 @@ pub(crate) struct StreamReader<S: Store> {
     pub(super) me: ReaderState<S::Out>,
     /// Packets of this poll.
     pub(super) packets: usize,
+    /// The kernel places what it can.
+    pub(super) kernel: Option<Box<Kernel>>,
     /// Feedback to senders that request it.
     gauge: Option<Arc<Gauge>>,
     /// The error that ended it.
-    error: Option<String>,
+    pub(super) error: Option<String>,
     is_closed: bool,
     has_left: bool,
 }
@@ -58,7 +61,8 @@ impl<S: Store> StreamReader<S> {
         gauge: Option<Arc<Gauge>>,
     ) -> Self {
         let me = core.enter(name, waits);
-        Self { core: core.clone(), me, packets: 0, gauge, error: None, is_closed: false, has_left: false }
+        let core = core.clone();
+        Self { core, me, packets: 0, kernel: None, gauge, error: None, is_closed: false, has_left: false }
     }
 
     /// Read `input` on a thread of its own until it, or the stream, ends.
@@ -69,7 +73,7 @@ impl<S: Store> StreamReader<S> {
         core: &Arc<StreamState<S>>,
         name: String,
         can_be_held: bool,
-        gauge: Option<Arc<Gauge>>,
+        with: With,
         input: Input<S>,
     ) -> io::Result<()> {
         if core.is_over() {
@@ -81,7 +85,9 @@ impl<S: Store> StreamReader<S> {
             // Packets that arrive while the kernel provides memory would be lost.
             core.memory.keep_ahead(core.ahead);
         }
-        let mut reader = Self::new(core, name, can_be_held, gauge);
+        let tick = if with.kernel.is_some() { TICK } else { STATS_INTERVAL };
+        let mut reader = Self::new(core, name, can_be_held, with.gauge);
+        reader.kernel = with.kernel;
         let cpu = core.cpu(reader.me.number);
         // A thread's name must not contain a zero byte.
         let thread = std::thread::Builder::new()
@@ -100,12 +106,7 @@ impl<S: Store> StreamReader<S> {
                 core.adopt(thread);
                 // On a busy machine a new thread may wait for its first turn until the socket's buffer is full; one that waits
                 // for packets is woken immediately. So the caller waits until the thread runs.
-                let _ = give.send(Reader {
-                    input,
-                    consumer: reader,
-                    tick: STATS_INTERVAL,
-                    drain: Duration::ZERO,
-                });
+                let _ = give.send(Reader { input, consumer: reader, tick, drain: Duration::ZERO });
                 Ok(())
             }
             Err(error) => {
@@ -150,6 +151,9 @@ impl<S: Store> Consumer<Input<S>> for StreamReader<S> {
 
     fn poll(&mut self, input: &mut Input<S>, wait: Duration) -> io::Result<usize> {
         self.me.poll_wait = self.me.poll_wait.min(wait);
+        if let (Some(_), Input::Source(source)) = (&self.kernel, &mut *input) {
+            return self.poll_kernel(&mut **source, self.me.poll_wait);
+        }
         self.packets = input.poll(&self.core, &mut self.me)?;
         Ok(self.packets)
     }
@@ -159,7 +163,12 @@ impl<S: Store> Consumer<Input<S>> for StreamReader<S> {
     }
 
     fn handle_tick(&mut self, input: &Input<S>) {
-        let (source, tcp) = (input.stats(), input.connections());
+        self.tick_kernel();
+        let source = match &self.kernel {
+            Some(kernel) => kernel.stats(self, input.stats()),
+            None => input.stats(),
+        };
+        let tcp = input.connections();
         let mut stats = lock(&self.me.stats);
         (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
     }
@@ -178,6 +187,7 @@ impl<S: Store> Consumer<Input<S>> for StreamReader<S> {
 
     fn finish(&mut self, input: &mut Input<S>) {
         if !std::mem::replace(&mut self.is_closed, true) {
+            self.close_kernel();
             input.close(&self.core, &mut self.me);
         }
     }
@@ -203,19 +213,6 @@ pub(crate) struct Readers<S: Store> {
 impl<S: Store> Readers<S> {
     pub(crate) fn new(core: StreamState<S>) -> Self {
         Self { core: Arc::new(core) }
-    }
-
-    pub(crate) fn udp(&self, source: UdpSource) -> io::Result<SocketAddr> {
-        let local = source.local();
-        self.source(format!("udp://{local}"), Box::new(source), false)?;
-        Ok(local)
-    }
-
-    pub(crate) fn udp_answering(&self, source: UdpSource) -> io::Result<SocketAddr> {
-        let (local, gauge) = (source.local(), Arc::new(Gauge::default()));
-        let source = Input::Source(Box::new(Answering::new(source, gauge.clone())?));
-        StreamReader::spawn(&self.core, format!("udp://{local}"), false, Some(gauge), source)?;
-        Ok(local)
     }
 
     pub(crate) fn tcp(&self, port: TcpPort, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
@@ -246,7 +243,7 @@ impl<S: Store> Readers<S> {
     }
 
     fn spawn(&self, name: String, can_be_held: bool, input: Input<S>) -> io::Result<()> {
-        StreamReader::spawn(&self.core, name, can_be_held, None, input)
+        StreamReader::spawn(&self.core, name, can_be_held, With::default(), input)
     }
 
     /// TCP connections, some of which may exist already, as a source that an engine polls.
@@ -407,7 +404,7 @@ macro_rules! reader_methods {
             at: &skyhaul_io::address::Endpoint,
             options: &skyhaul_io::udp::UdpOptions,
         ) -> std::io::Result<std::net::SocketAddr> {
-            self.readers.udp(skyhaul_io::udp::UdpSource::open(at, options)?)
+            self.readers.udp(skyhaul_io::udp::UdpSource::open(at, options)?, options)
         }
 
         /// The same, and send feedback to senders that request it ([`control`](crate::control)): losses here, including
@@ -420,7 +417,7 @@ macro_rules! reader_methods {
             at: &skyhaul_io::address::Endpoint,
             options: &skyhaul_io::udp::UdpOptions,
         ) -> std::io::Result<std::net::SocketAddr> {
-            self.readers.udp_answering(skyhaul_io::udp::UdpSource::open(at, options)?)
+            self.readers.udp_answering(skyhaul_io::udp::UdpSource::open(at, options)?, options)
         }
 
         /// Read a bound UDP socket that was made elsewhere.
@@ -432,7 +429,7 @@ macro_rules! reader_methods {
             socket: std::os::fd::OwnedFd,
             options: &skyhaul_io::udp::UdpOptions,
         ) -> std::io::Result<std::net::SocketAddr> {
-            self.readers.udp(skyhaul_io::udp::UdpSource::from_fd(socket, options)?)
+            self.readers.udp(skyhaul_io::udp::UdpSource::from_fd(socket, options)?, options)
         }
 
         /// The same with feedback, as [`add_udp_answering`](Self::add_udp_answering).
@@ -444,7 +441,7 @@ macro_rules! reader_methods {
             socket: std::os::fd::OwnedFd,
             options: &skyhaul_io::udp::UdpOptions,
         ) -> std::io::Result<std::net::SocketAddr> {
-            self.readers.udp_answering(skyhaul_io::udp::UdpSource::from_fd(socket, options)?)
+            self.readers.udp_answering(skyhaul_io::udp::UdpSource::from_fd(socket, options)?, options)
         }
 
         /// Listen for TCP connections with consecutive packets of any length. Returns the address.

@@ -2,7 +2,7 @@
 
 use super::*;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::udp::UdpOptions;
+use skyhaul_io::udp::{Tier, UdpOptions};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 
@@ -361,4 +361,45 @@ fn a_reader_that_was_added_runs() {
         let wanted = format!("runs-{n}-0");
         assert!(tasks.filter_map(name).any(|name| name.trim_end() == wanted), "{wanted} has not run yet");
     }
+}
+
+#[test]
+fn the_kernel_places_the_heaps_of_a_stream() {
+    let stream = Stream::new(&StreamConfig { stop: StopRule::Never, ring: 1024, ..config() });
+    let options = UdpOptions { tier: Tier::Bpf, ..UdpOptions::default() };
+    let to = match stream.add_udp(&any_port(), &options) {
+        Err(error) if error.to_string().contains("CAP_BPF") => return eprintln!("SKIPPED: {error}"),
+        opened => opened.unwrap(),
+    };
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (heaps, mut got) = (400u64, BTreeSet::new());
+    for n in 1..=heaps {
+        for packet in packets(n, 65536, 8192) {
+            sender.send_to(&packet, to).unwrap();
+        }
+        if n % 20 == 0 {
+            // Its program is loaded meanwhile; heaps that are kept have memory of the kernel.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let kept: Vec<_> = (0..heaps).map(|_| stream.get(LONG).unwrap()).collect();
+    stream.stop();
+    for heap in &kept {
+        check(heap);
+        assert!(heap.complete && got.insert(heap.number));
+        assert_eq!(heap.sender, sender.local_addr().unwrap());
+    }
+    let stats = stream.stats();
+    let source = &stats.readers[0].source;
+    assert_eq!(source.tier, "bpf", "{}", source.because);
+    assert_eq!((source.packets, source.socket_drops), (stats.total.packets, 0), "{stats:?}");
+    assert_eq!((stats.total.heaps, stats.total.rejects.total()), (heaps, 0), "{stats:?}");
+}
+
+#[test]
+fn what_the_kernel_does_not_place_is_refused() {
+    let options = UdpOptions { tier: Tier::Bpf, ..UdpOptions::default() };
+    let stream = Stream::new(&config());
+    let refused = stream.add_udp_answering(&any_port(), &options).unwrap_err();
+    assert!(refused.to_string().contains("does not place with feedback"), "{refused}");
 }
