@@ -39,6 +39,7 @@ mod case;
 mod clusters;
 mod hosts;
 mod network;
+mod odds;
 mod order;
 mod point;
 pub mod tcp;

@@ -1,7 +1,8 @@
 //! Losses of many packets in a row at any rate: outages, and links that fail for a moment.
 
 use super::case::{Case, Cause, Finding};
-use super::clusters::{MIN_CLUSTER, by_chance};
+use super::clusters::{LossBurst, MIN_CLUSTER, by_chance};
+use super::odds::{at_most, if_chance};
 use super::point::Point;
 
 /// Points below this fraction of the fastest rate are slow: a rate limit affects them less.
@@ -13,6 +14,10 @@ const BELOW: f64 = 0.9;
 /// A point whose `steady` loss is below this loses packets only at times. One above it exceeds a limit, or its path is
 /// down.
 const AT_TIMES: f64 = 0.05;
+/// What loses packets all the time loses some in at least every other of ten parts: a few behind the first loss do not show it.
+const LASTING: u64 = 5;
+/// As many losses may be chance.
+const CHANCE: u64 = 3;
 /// Number of bursts needed for a finding, and for more confidence in it: a host or other traffic may cause a few.
 const MIN_BURSTS: u64 = 2;
 const SOME: u64 = 3;
@@ -29,13 +34,13 @@ const SELDOM: f64 = 0.3;
 /// Loss within the bursts of a point that loses all the time is at least this many times as high as that loss.
 const DENSER: f64 = 2.0;
 
-/// Packets that a token bucket may owe at the end of a burst: a gap between two of those that it passes, and one at each end.
-const OWED: f64 = 4.0;
-
 /// Decides whether packets before a loss had waited in a queue, and whether a rate limit would have passed some of them.
 struct Waits {
     /// Bits per second of a limit: what passed of a rate that loses all the time. `None` if nothing loses all the time.
     limit: Option<f64>,
+    /// Bits and packets per second of the slowest limit that may be there: what passed behind a loss. `None` if bursts are known to
+    /// be there.
+    slowest: Option<(f64, f64)>,
     /// Lowest 99 % delay of the points without loss, ns: what the path delays without a queue. `None` if there is no such
     /// point.
     clean: Option<f64>,
@@ -46,12 +51,30 @@ struct Waits {
 impl Waits {
     fn of(case: &Case) -> Waits {
         let clean = even(case).filter(|p| p.loss() < CLEAN).map(|p| p.delay_p99).reduce(f64::min);
-        let limits = even(case).filter(|p| p.steady > AT_TIMES).map(|p| p.limit_pps * p.wire_bits());
+        let all_the_time = |p: &&Point| p.steady > AT_TIMES && p.loss_events() >= LASTING;
+        let limits = even(case).filter(all_the_time).map(|p| p.limit_pps * p.wire_bits());
         let mut limits: Vec<f64> = limits.collect();
         // Most points show it. Some passed more while a bucket was not empty yet, and some less, as other things lost packets.
         let at = limits.len() / 2;
         let limit = (!limits.is_empty()).then(|| *limits.select_nth_unstable_by(at, f64::total_cmp).1);
-        Waits { limit, clean, wakes: case.wakes }
+        // A limit is one for most of the points that exceed it and lose packets. Dense bursts meet some of them.
+        let most = |limit: &f64| {
+            let over = even(case).filter(|p| p.bps() >= *limit && p.lost() > CHANCE);
+            let (steady, all) = over.fold((0, 0), |(n, all), p| (n + usize::from(all_the_time(&p)), all + 1));
+            2 * steady >= all
+        };
+        let limit = limit.filter(most);
+        let most = |of: fn(&Point) -> f64| even(case).map(of).fold(0.0, f64::max);
+        let slowest = (most(|p| p.passed_pps * p.wire_bits()), most(|p| p.passed_pps));
+        Waits { limit, slowest: Some(slowest), clean, wakes: case.wakes }
+    }
+
+    /// Whether a burst of this point may be what a limit drops: no part of it was without packets for longer than an empty bucket is.
+    /// Where no limit is known, it is the slowest one that explains what passed elsewhere.
+    fn limits(&self, point: &Point, burst: &LossBurst) -> bool {
+        let slowest = self.slowest.map(|(bps, pps)| (bps / point.wire_bits()).min(pps));
+        let limit = self.limit.map(|limit| limit / point.wire_bits()).or(slowest);
+        limit.is_some_and(|pps| burst.is_of_limit(pps))
     }
 
     /// Whether the packets before a loss had waited: in a queue that filled up now and then, or in one that was always
@@ -79,12 +102,10 @@ fn at_times(point: &Point, waits: &Waits) -> u64 {
     let seldom = point.burst_time < SELDOM * point.sent as f64 * point.spacing;
     let dense = point.burst_lost as f64 * point.spacing > DENSER * point.steady * point.burst_time;
     let every = point.steady < AT_TIMES || seldom && dense;
-    let by_limit = |limit: f64| {
-        let counted = point.each_burst.iter().filter(|burst| every || burst.solid);
-        counted.filter(|burst| burst.shortfall(limit / point.wire_bits()) <= OWED).count() as u64
-    };
+    let counted = point.each_burst.iter().filter(|burst| every || burst.solid);
+    let by_limit = counted.filter(|burst| waits.limits(point, burst)).count() as u64;
     let found = if every { point.bursts } else { point.solid };
-    found.saturating_sub(waits.limit.map_or(0, by_limit))
+    found.saturating_sub(by_limit)
 }
 
 /// The fraction of a point's bursts that [`of`] counts.
@@ -171,10 +192,11 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     let part = |value: fn(&Point) -> f64| {
         even(case).filter(&slow).map(value).sum::<f64>() / even(case).map(value).sum::<f64>().max(1e-9)
     };
-    let expected = bursts as f64 * part(|p| p.sent as f64).min(part(|p| p.sent as f64 * p.spacing));
-    if at_low == 0 && expected > EXPECTED {
+    let part = part(|p| p.sent as f64).min(part(|p| p.sent as f64 * p.spacing));
+    if at_low == 0 && bursts as f64 * part > EXPECTED {
         return None;
     }
+    let alike = if_chance(at_most(at_low, bursts, part));
     let confidence = match bursts {
         MANY.. => 0.92,
         SOME.. => 0.8,
@@ -184,7 +206,7 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     let text = format!(
         "{bursts} times some {each:.0} packets in a row were lost, in {took:.1} ms; {at_low} of these at low rates, and none of them waited before"
     );
-    Some(Finding::new(Cause::BurstLoss, confidence, text))
+    Some(Finding::new(Cause::BurstLoss, confidence * alike.min(1.0), text))
 }
 
 /// Whether the losses outside the bursts are only bursts of the same kind that are too short to count as such. The packets that bursts lose
@@ -209,7 +231,7 @@ const SCATTER: f64 = 2.0;
 
 /// Remove the bursts from the case, so that other causes are looked for in the remaining losses.
 pub(super) fn without(case: &mut Case) {
-    let waits = Waits::of(case);
+    let waits = Waits { slowest: None, ..Waits::of(case) };
     let short_too = rest_is_short_bursts(case, &waits);
     // A point sent in bursts of which few lost packets only shows that these met an outage.
     case.points.retain(|p| p.received > 0 && (p.burst <= 1 || p.hit > 0.6));
@@ -220,14 +242,27 @@ pub(super) fn without(case: &mut Case) {
         } else {
             0
         };
-        let of_bursts = (point.burst_lost as f64 * share(point, &waits)) as u64;
-        let rest = if short_too && point.steady < AT_TIMES { point.single() } else { ends };
+        let share = share(point, &waits);
+        let of_bursts = (point.burst_lost as f64 * share) as u64;
+        let all = short_too && point.steady < AT_TIMES;
+        let rest = if all { point.single() } else { ends };
         let back = rest + of_bursts;
         if back == 0 {
             continue;
         }
+        if all {
+            (point.times, point.calm_steady) = (0, (0.0, 0));
+        }
         point.burst_lost -= of_bursts;
         point.received = (point.received + back).min(point.sent);
+        if share > 0.0 {
+            let mut each = std::mem::take(&mut point.each_burst);
+            each.retain(|burst| waits.limits(point, burst));
+            point.each_burst = each;
+        }
+        if share >= 1.0 {
+            ((point.steady, point.events), point.bursts, point.solid) = (point.calm_steady, 0, 0);
+        }
         (point.burstiness, point.longest_run) = point.calm;
         (point.front_lost, point.end_lost) = (0, 0);
         point.delivered_pps = point.pps() * (1.0 - point.loss());

@@ -25,10 +25,14 @@ pub struct LossBurst {
     pub dry: Vec<f64>,
     /// It was long, and no packet arrived in it.
     pub solid: bool,
+    /// Packets lost in it.
+    pub lost: u64,
 }
 
 /// Most packets that arrive in a time that [`LossBurst::dry`] has.
 const DRY: usize = 256;
+/// Packets that a token bucket may owe at the end of a burst: a gap between two of those that it passes, and one at each end.
+const OWED: f64 = 4.0;
 /// Part by which an estimated rate may be too high.
 const DOUBT: f64 = 0.1;
 
@@ -41,9 +45,16 @@ impl LossBurst {
         self.dry.iter().zip(0u32..).map(|(time, n)| tokens * time - f64::from(n)).fold(0.0, f64::max)
     }
 
+    /// Whether a token bucket with this rate (packets per second) may have dropped all that was lost.
+    pub(super) fn is_of_limit(&self, limit_pps: f64) -> bool {
+        self.shortfall(limit_pps) <= OWED
+    }
+
     /// The burst of these packets, lost and arrived. [`LossBurst::dry`] is measured by the sender's clock or the receiver's, whichever
     /// gives less: packets that were sent late, or held up by a router, reached the bucket together.
-    fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], way: Way, solid: bool) -> LossBurst {
+    fn of(burst: &Range<u64>, by_number: &[Option<&Arrived>], way: Way, lost: u64) -> LossBurst {
+        let length = burst.end - burst.start;
+        let solid = lost == length && length >= SOLID;
         let (from, to) = (burst.start.saturating_sub(1), burst.end.min(by_number.len() as u64 - 1));
         let here: Vec<&Arrived> = by_number[from as usize..=to as usize].iter().flatten().copied().collect();
         let since = |time: Nanos| time.0.wrapping_sub(here[0].sent.0) as i64 as f64;
@@ -66,7 +77,7 @@ impl LossBurst {
             dry
         };
         let dry = of(&sent).into_iter().zip(of(&came)).map(|(sent, came)| sent.min(came)).collect();
-        LossBurst { dry, solid }
+        LossBurst { dry, solid, lost }
     }
 }
 
@@ -78,7 +89,7 @@ struct Way {
 }
 
 /// Losses with fewer than this many packets between them belong to one burst.
-const JOIN: u64 = 8;
+pub(super) const JOIN: u64 = 8;
 /// Minimum number of packets lost in a burst.
 pub(super) const MIN_CLUSTER: u64 = 4;
 /// Minimum fraction lost of the packets from the first to the last loss of a burst.
@@ -164,10 +175,8 @@ impl Clusters {
         }
         let delays = by_number.iter().flatten().map(|p| p.kernel.0.wrapping_sub(p.sent.0) as i64);
         let way = Way { pace, delay: delays.min().unwrap_or(0) as f64 };
-        let one = |(burst, &(_, lost)): (&Range<u64>, &(f64, u64))| {
-            let length = burst.end - burst.start;
-            LossBurst::of(burst, by_number, way, lost == length && length >= SOLID)
-        };
+        let one =
+            |(burst, &(_, lost)): (&Range<u64>, &(f64, u64))| LossBurst::of(burst, by_number, way, lost);
         self.all.iter().zip(&self.sizes).map(one).collect()
     }
 

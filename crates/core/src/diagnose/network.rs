@@ -2,7 +2,8 @@
 
 use super::bursts::{self, SLOW};
 use super::case::{Case, Cause, Finding, Shares};
-use super::clusters::together;
+use super::clusters::{JOIN, together};
+use super::odds::{at_least, at_most, in_common, unless_chance};
 use super::point::Point;
 use crate::units::display_rate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,8 +151,10 @@ fn firewall(case: &Case) -> Option<Finding> {
     // from some time on.
     let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
     let for_good = || {
-        let mut behind = case.points.iter().skip_while(|p| !cut(p)).skip(1);
-        case.points.iter().filter(|p| p.loss() > 0.001).all(cut) && behind.all(|p| p.loss() > 0.999)
+        let mut behind = case.points.iter().skip_while(|p| !cut(p)).skip(1).peekable();
+        case.points.iter().filter(|p| p.loss() > 0.001).all(cut)
+            && behind.peek().is_some()
+            && behind.all(|p| p.loss() > 0.999)
     };
     let lasting =
         silent || for_good() || case.points.iter().filter(|p| ends(p)).count() * 10 >= case.points.len() * 9;
@@ -227,9 +230,20 @@ fn polarisation(case: &Case) -> Option<Finding> {
                 worst * 100.0,
                 if again { "; a second time, they are the same ports" } else { "" }
             );
-            // In a single measurement, any intermittent loss may look like this.
-            Finding::new(Cause::Polarisation, if again { 0.92 } else { 0.5 }, text)
+            // In a single measurement, any intermittent loss may look like this; in two, unless few ports lose the first time and few
+            // others the second.
+            let all_the_time = bad.iter().all(|p| p.steady > STEADY * p.loss());
+            let chance = if all_the_time { 0.0 } else { again_by_chance(&flows) };
+            Finding::new(Cause::Polarisation, if again { 0.92 * unless_chance(chance) } else { 0.5 }, text)
         })
+}
+
+/// Probability that as many ports lose again in the second measurement if the two have nothing to do with each other.
+fn again_by_chance(flows: &BTreeMap<u16, Vec<&Point>>) -> f64 {
+    let lose = |of: &Vec<&Point>, n: usize| of.get(n).is_some_and(|p| p.loss() > 0.005);
+    let count = |is: &dyn Fn(&Vec<&Point>) -> bool| flows.values().filter(|of| is(of)).count() as u64;
+    let (first, second) = (count(&|of| lose(of, 0)), count(&|of| lose(of, 1)));
+    in_common(flows.len() as u64, first, second, count(&|of| lose(of, 0) && lose(of, 1)))
 }
 
 /// Packets lost in points below the fraction `part` of the fastest rate, and below a limit, and the number of bits sent in these
@@ -270,13 +284,20 @@ const CHANCE: f64 = 3.0;
 /// If losses per event exceed those expected by chance by this factor, they are not independent.
 const GROUPS: f64 = 1.35;
 
+/// Probability below which losses are not near each other by chance, however few they are.
+const NEAR: f64 = 0.01;
+
 /// Whether losses outside bursts, in points that lose only at times, are closer together than by chance.
 fn in_groups(points: &[&Point]) -> bool {
     let at_times = || points.iter().filter(|p| p.steady < 0.1);
     let sum = |of: fn(&Point) -> u64| at_times().map(|p| of(p)).sum::<u64>();
     let (lost, times) = (sum(|p| p.lost().min(p.single())), sum(|p| p.times));
     let part = lost as f64 / sum(|p| p.sent).max(1) as f64;
-    times > 0 && lost > 20 && together(lost, times, part) > GROUPS
+    // A loss that follows another one is near it by chance as often as any packet near it is lost.
+    let near = 1.0 - (1.0 - part).powi(JOIN as i32);
+    times > 0
+        && (lost > 20 && together(lost, times, part) > GROUPS
+            || at_least(lost.saturating_sub(times), lost.saturating_sub(1), near) < NEAR)
 }
 
 /// Whether the points above a rate lost far fewer packets than damage of this many packets per bit takes: what a slow point loses one by
@@ -338,8 +359,21 @@ fn microburst(case: &Case) -> Option<Finding> {
             worst.loss() * 100.0,
             if clean { "nothing" } else { "less; what limits the rate lets more pass at once" }
         );
-        Finding::new(Cause::Microburst, 0.93, text)
+        Finding::new(Cause::Microburst, 0.93 * unless_chance(hit_by_chance(case, worst)), text)
     })
+}
+
+/// Probability that losses which begin as often at any packet of an even stream hit as many of the bursts, or are as many in them.
+fn hit_by_chance(case: &Case, burst: &Point) -> f64 {
+    let even = plain(case, |p| p.burst <= 1);
+    let sum = |of: fn(&Point) -> u64| even.iter().map(|p| of(p)).sum::<u64>();
+    let (events, sent) = (sum(Point::loss_events), sum(|p| p.sent));
+    let each = events as f64 / sent.max(1) as f64;
+    let bursts = burst.sent.div_ceil(u64::from(burst.burst.max(1)));
+    let hit = 1.0 - (1.0 - each.min(1.0)).powf(f64::from(burst.burst));
+    let hits = at_least((burst.hit * bursts as f64).round() as u64, bursts, hit);
+    let here = burst.loss_events();
+    hits.min(at_least(here, here + events, burst.sent as f64 / (burst.sent + sent).max(1) as f64))
 }
 
 /// Burst size that the rate limit lets pass, packets, as the even streams that exceed it show.
@@ -354,31 +388,51 @@ fn passes(smooth: &[&Point], burst: &Point) -> f64 {
 }
 
 /// A point contradicts a limit if it lost less than the first fraction of the loss expected, where that is at least the second.
-const SPARED: (f64, f64) = (0.25, 0.02);
+const SPARED: (f64, f64) = (0.5, 0.01);
 /// The bucket may be this many times as large as it seemed: it may not have been full.
 const BUCKET_DOUBT: f64 = 2.0;
 
-/// Whether other points passed more than a limit allows: in any time, at most what it passes at its rate and what its bucket holds. What
+/// Whether other points passed more than a limit allows, in bits or in packets (what `of` a packet counts): in any time, at most what it passes at its rate and what its bucket holds. What
 /// comes and goes spares most points at the rate of the worst one.
-fn passed_more(case: &Case, worst: &Point) -> bool {
-    let limit = worst.delivered_pps * worst.wire_bits();
-    let bucket = |p: &Point| p.passed_first as f64 * p.wire_bits() * (1.0 - limit / p.bps()).max(0.0);
-    let most = BUCKET_DOUBT * bucket(worst);
-    let expected = |p: &Point| {
-        let offered = p.sent as f64 * p.wire_bits();
-        1.0 - (limit / p.bps()).min(1.0) - most / offered.max(1.0)
-    };
-    let even = case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0 && p.size == worst.size);
+fn passed_more(case: &Case, worst: &Point, of: fn(&Point) -> f64) -> bool {
+    let (limit, offered) = (worst.delivered_pps * of(worst), |p: &Point| p.pps() * of(p));
+    let bucket = worst.passed_first as f64 * of(worst) * (1.0 - limit / offered(worst)).max(0.0);
+    let most = BUCKET_DOUBT * bucket;
+    let expected = |p: &Point| 1.0 - (limit / offered(p)).min(1.0) - most / (p.sent as f64 * of(p)).max(1.0);
+    let even = case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0);
     let over: Vec<&Point> = even.filter(|p| expected(p) > SPARED.1).collect();
     let spared = over.iter().filter(|p| p.loss() < SPARED.0 * expected(p)).count();
-    spared > 1 && spared * 4 > over.len()
+    let at_times = over.iter().filter(|p| p.steady <= STEADY * p.loss()).count();
+    spared > 1 && spared * 4 > over.len() || at_times > 1 && at_times * 2 > over.len()
+}
+
+/// Whether most of what these points lost is bursts in which a limit with the rate of the worst one would have let packets pass.
+fn contradicted(bad: &[&Point], worst: &Point) -> bool {
+    let (pps, bps) = (worst.delivered_pps, worst.delivered_pps * worst.wire_bits());
+    let lost_otherwise = |p: &Point| {
+        let limit = pps.min(bps / p.wire_bits());
+        p.each_burst.iter().filter(|burst| !burst.is_of_limit(limit)).map(|burst| burst.lost).sum::<u64>()
+    };
+    let lost: u64 = bad.iter().map(|p| p.lost()).sum();
+    2 * bad.iter().map(|p| lost_otherwise(p).min(p.lost())).sum::<u64>() > lost
+}
+
+/// Probability that losses which do not depend on the rate spare these points below a limit as they did.
+fn spared(bad: &[&Point], below: &[&Point]) -> f64 {
+    let events = |points: &[&Point]| points.iter().map(|p| p.loss_events()).sum::<u64>();
+    let part = |of: fn(&Point) -> f64| {
+        let sum = |points: &[&Point]| points.iter().map(|p| of(p)).sum::<f64>();
+        sum(below) / (sum(below) + sum(bad)).max(1e-9)
+    };
+    let part = part(|p| p.sent as f64).min(part(|p| p.sent as f64 * p.spacing));
+    at_most(events(below), events(below) + events(bad), part)
 }
 
 /// A rate limit, in bits or in packets, with or without a queue.
 fn ceiling(case: &Case) -> Option<Finding> {
     let bad = plain(case, |p| {
         let steady = p.steady > STEADY * p.loss();
-        p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999 && steady && !(one_gap(p) && p.lost() > 20)
+        p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999 && steady && !one_gap(p)
     });
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let slow_clean = plain(case, |p| p.burst <= 1 && p.pps() < 0.6 * worst.pps() && p.loss() < 0.005);
@@ -386,9 +440,9 @@ fn ceiling(case: &Case) -> Option<Finding> {
     let (pps, bps) = (0.85 * worst.delivered_pps, 0.85 * worst.delivered_pps * worst.wire_bits());
     let below = plain(case, |p| p.burst <= 1 && p.pps() < pps && p.pace_bps() < bps && p.loss() < 0.95);
     let sum = |of: fn(&Point) -> u64| below.iter().map(|p| of(p)).sum::<u64>() as f64;
-    if passed_more(case, worst)
-        || slow_clean.is_empty()
+    if slow_clean.is_empty()
         || sum(Point::lost) > 0.15 * worst.loss() * sum(|p| p.sent)
+        || contradicted(&bad, worst)
     {
         return None;
     }
@@ -408,9 +462,13 @@ fn ceiling(case: &Case) -> Option<Finding> {
     } else {
         others.iter().any(|p| p.loss() < 0.002 && p.size > worst.size)
     };
+    if passed_more(case, worst, if by_packets { |_| 1.0 } else { Point::wire_bits }) {
+        return None;
+    }
+    let confidence = 0.92 * unless_chance(spared(&bad, &below));
     if by_packets {
         let text = format!("{:.0} packets a second pass, whatever their size", worst.delivered_pps);
-        return Some(Finding::new(Cause::PacketRate, 0.92, text));
+        return Some(Finding::new(Cause::PacketRate, confidence, text));
     }
     let noise = slow_clean.iter().map(|p| p.delay_p99).fold(0.0, f64::max);
     // Pauses and several paths delay some packets at any rate and raise `noise`, so a higher median delay is a sign of
@@ -421,9 +479,9 @@ fn ceiling(case: &Case) -> Option<Finding> {
     let rate = display_rate(worst.delivered_pps * worst.wire_bits());
     Some(if waits {
         let text = format!("{rate} pass; packets before a loss waited {:.0} µs", worst.delay_at_loss / 1e3);
-        Finding::new(Cause::FullQueue, 0.92, text)
+        Finding::new(Cause::FullQueue, confidence, text)
     } else {
         let text = format!("{rate} pass; packets before a loss waited no longer than others");
-        Finding::new(Cause::Policer, 0.92, text)
+        Finding::new(Cause::Policer, confidence, text)
     })
 }

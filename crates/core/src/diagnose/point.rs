@@ -64,12 +64,17 @@ pub struct Point {
     pub each_burst: Vec<LossBurst>,
     /// `burstiness` and `longest_run` of the losses outside the bursts.
     pub calm: (f64, u64),
+    /// Number of independent loss events that vary as much as the losses of ten equal parts of the run do.
+    pub events: u64,
+    /// `steady` and `events` of the losses outside the bursts.
+    pub calm_steady: (f64, u64),
     /// Loss events outside the bursts; losses near each other are one event.
     pub times: u64,
     /// Median loss of ten equal parts of the run after the first loss: a rate limit loses packets all the time, an
     /// outage only at times.
     pub steady: f64,
-    /// Fraction of the sent bursts that lost a packet.
+    /// Fraction of the sent bursts whose first packet arrived, and of which a later one was lost: a queue that overflows is empty at
+    /// first, and a path that is down is not.
     pub hit: f64,
     /// Packets that arrived before the first loss.
     pub passed_first: u64,
@@ -107,6 +112,9 @@ pub struct Point {
     pub delivered_pps: f64,
     /// The same by the times at which packets were sent, which a sender that was held up stretches.
     pub limit_pps: f64,
+    /// Packets per second that arrived behind the first loss, 0 if nothing was lost: a limit that drops packets had let pass all that it
+    /// could, so it lets at least as many pass.
+    pub passed_pps: f64,
     /// Time between packets while the sender was at work, ns: in the fastest quarter of the run. A sender that is held up again
     /// and again has a low mean rate, and exceeds a limit in between.
     pub pace: f64,
@@ -147,6 +155,12 @@ impl Point {
     /// Packets lost outside the bursts.
     pub(super) fn single(&self) -> u64 {
         self.sent.saturating_sub(self.received + self.burst_lost)
+    }
+
+    /// Independent loss events: those that are apart, or, of losses that are near each other all the time, as many as their number in
+    /// equal times shows.
+    pub(super) fn loss_events(&self) -> u64 {
+        (self.times + self.bursts).max(self.events)
     }
 
     /// Offered load, packets per second.
@@ -252,11 +266,17 @@ impl Point {
         self.each_burst = found.each(by_number, self.at_work());
         self.calm = (factor, longest);
         self.times = times(&rest);
-        self.steady = steady(lost, self.sent);
+        (self.steady, self.events) = steady(lost, self.sent);
+        self.calm_steady = steady(&rest, self.sent);
+        self.passed_pps = passed(lost, by_number);
         if self.burst > 1 {
-            let of = |number: u64| number / u64::from(self.burst);
-            let mut hit: Vec<u64> = lost.iter().flat_map(|run| of(run.start)..=of(run.end - 1)).collect();
+            let burst = u64::from(self.burst);
+            let begins = |run: &Range<u64>| run.start % burst != 0;
+            let mut hit: Vec<u64> =
+                lost.iter().filter(|run| begins(run)).map(|run| run.start / burst).collect();
             hit.dedup();
+            let first = |of: &u64| by_number.get((of * burst) as usize).is_some_and(Option::is_some);
+            hit.retain(first);
             self.hit = hit.len() as f64 / self.sent.div_ceil(u64::from(self.burst)).max(1) as f64;
         }
     }
@@ -374,17 +394,42 @@ impl Point {
 /// Number of parts into which the run after the first loss is divided, to see whether loss is lasting.
 const PARTS: u64 = 10;
 
-/// Median loss of these parts.
-fn steady(lost: &[Range<u64>], sent: u64) -> f64 {
+/// Median loss of these parts, and the number of events of equal size whose number in a part varies as much as the losses do. A part has `k`
+/// events of `m` losses with a variance of `k m²`; single losses, by chance or evenly, are events each.
+fn steady(lost: &[Range<u64>], sent: u64) -> (f64, u64) {
     let first = lost.first().map_or(sent, |run| run.start);
     let part = (sent - first).div_ceil(PARTS).max(1);
     let of = |from: u64| {
         let to = (from + part).min(sent);
         let cut = |run: &Range<u64>| run.end.min(to).saturating_sub(run.start.max(from));
-        lost.iter().map(cut).sum::<u64>() as f64 / (to - from).max(1) as f64
+        (lost.iter().map(cut).sum::<u64>() as f64, (to - from).max(1) as f64)
     };
-    let mut parts: Vec<f64> = (first..sent).step_by(part as usize).map(of).collect();
-    median(&mut parts)
+    let parts: Vec<(f64, f64)> = (first..sent).step_by(part as usize).map(of).collect();
+    let (number, all) = (parts.len().max(1) as f64, parts.iter().map(|part| part.0).sum::<f64>());
+    let mean = all / number;
+    let variance = parts.iter().map(|part| (part.0 - mean).powi(2)).sum::<f64>() / (number - 1.0).max(1.0);
+    // A run of losses is one.
+    let events = ((mean * all / variance.max(mean).max(1e-9)).round() as u64)
+        .clamp(1, u64::MAX)
+        .min(lost.len() as u64);
+    (median(&mut parts.iter().map(|part| part.0 / part.1).collect::<Vec<_>>()), events)
+}
+
+/// Packets that an empty bucket, and one that a clock shows too early, may pass beyond what its rate brings.
+const PASSED_DOUBT: f64 = 4.0;
+
+/// Packets per second that arrived behind the first loss, by the clock, the sender's or the receiver's, that gives fewer.
+fn passed(lost: &[Range<u64>], by_number: &[Option<&Arrived>]) -> f64 {
+    let Some(first) = lost.first() else { return 0.0 };
+    let (before, behind) = by_number.split_at((first.start as usize).min(by_number.len()));
+    let mut behind = behind.iter().flatten();
+    let Some(last) = behind.next_back() else { return 0.0 };
+    // The first loss came after the packet before it.
+    let Some(from) = before.iter().flatten().next_back().or_else(|| behind.next()) else { return 0.0 };
+    let took = |of: fn(&Arrived) -> u64| of(last).wrapping_sub(of(from)) as i64 as f64;
+    let took = took(|packet| packet.sent.0).max(took(|packet| packet.kernel.0));
+    let arrived = behind.count() as f64 + 1.0;
+    if took > 0.0 { (arrived - PASSED_DOUBT).max(0.0) * 1e9 / took } else { 0.0 }
 }
 
 /// The runs of numbers that did not arrive.

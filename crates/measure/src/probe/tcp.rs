@@ -39,7 +39,7 @@ mod tests;
 mod verdict;
 
 pub use crate::probe::TestDirection;
-pub use diagnose::{TcpDiagnosis, diagnose};
+pub use diagnose::{FlowLosses, TcpDiagnosis, diagnose};
 pub use diagnose::{agree, is_lossy, load};
 pub use flow::{FlowDirection, TcpFlow};
 pub use flow::{MAX_FLOWS, TcpRunOptions, TestAmount};

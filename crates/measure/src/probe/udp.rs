@@ -40,7 +40,9 @@ mod service;
 
 pub use crate::probe::TestDirection;
 pub use client::{UdpClient, UdpClientOptions};
-pub use diagnose::{CauseReport, DIAGNOSIS_PORTS, DiagnosisHosts, DiagnosisOptions, UdpDiagnosis};
+pub use diagnose::{
+    CauseReport, DIAGNOSIS_PORTS, DiagnosisHosts, DiagnosisOptions, EvenLosses, UdpDiagnosis,
+};
 pub use limit::{Bottleneck, LimitKind, bottleneck};
 pub use point::{
     ArrivalTimes, Burst, ClockReport, EndReport, Layer, LayerAccount, MAX_DATAGRAM, MAX_FLOWS, MAX_TRAIN,

@@ -21,7 +21,7 @@ impl Chance {
 }
 
 /// A path, with times in seconds and rates in packets per second.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Line {
     /// Rate and size of a bucket.
     bucket: Option<(f64, f64)>,
@@ -40,6 +40,7 @@ struct Line {
 }
 
 const SIZE: u32 = 1472;
+const SIZE_ON_LINE: f64 = SIZE as f64 + 66.0;
 const DELAY: f64 = 0.012;
 /// What a sender makes up for, s.
 const SLACK: f64 = 0.02;
@@ -70,22 +71,32 @@ impl Times {
 }
 
 fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
+    sent_as(line, pps, &Setting { size: SIZE, burst: 1, sent, ..Setting::default() }, chance)
+}
+
+/// Time between packets that are sent back to back, s.
+const BACK_TO_BACK: f64 = 4.5e-6;
+
+/// Packets as a setting has them, `pps` on average.
+fn sent_as(line: &Line, pps: f64, setting: &Setting, chance: &mut Chance) -> Point {
+    let (sent, burst) = (setting.sent, u64::from(setting.burst));
     let mut sender = Times::new(line.sender, false, chance);
     let mut holds = Times::new(line.holds, false, chance);
     let mut fails = Times::new(line.fails, true, chance);
     let mut pauses = Times::new(line.pauses, false, chance);
     let (mut shift, mut soonest) = (0.0, 0.0f64);
     let mut bad = false;
-    let (mut tokens, mut filled) = (line.bucket.map_or(0.0, |(_, size)| size), 0.0);
+    let (mut tokens, mut filled) = (f64::INFINITY, 0.0);
     let (mut left, mut came) = (0.0f64, 0.0f64);
+    let wire = f64::from(setting.size + 66);
     let mut arrived = Vec::new();
     for number in 0..sent {
-        let due = number as f64 / pps + shift;
+        let due = (number - number % burst) as f64 / pps + (number % burst) as f64 * BACK_TO_BACK + shift;
         let at = due.max(soonest);
         left = sender.end(at, chance).unwrap_or(at).max(left + 2e-6);
         left = pauses.end(left, chance).unwrap_or(left);
         shift += (left - due - SLACK).max(0.0);
-        soonest = if line.pauses.is_some() { left + 0.875 / pps } else { 0.0 };
+        soonest = if line.pauses.is_some() && burst == 1 { left + 0.875 / pps } else { 0.0 };
         came = holds.end(left, chance).unwrap_or(left).max(came);
         if fails.end(came, chance).is_some() || line.loss > 0.0 && chance.part() < line.loss {
             continue;
@@ -97,6 +108,8 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
             }
         }
         if let Some((rate, size)) = line.bucket {
+            // It counts bits.
+            let (rate, size) = (rate * SIZE_ON_LINE / wire, size * SIZE_ON_LINE / wire);
             tokens = (tokens + rate * (came - filled)).min(size);
             filled = came;
             if tokens < 1.0 {
@@ -110,7 +123,7 @@ fn stream(line: &Line, pps: f64, sent: u64, chance: &mut Chance) -> Point {
     }
     // The mean, as it is measured.
     let spacing = 1e9 * (1.0 / pps + shift / sent as f64);
-    Point::of(&Setting { size: SIZE, spacing, burst: 1, sent, ..Setting::default() }, &arrived)
+    Point::of(&Setting { spacing, ..*setting }, &arrived)
 }
 
 /// What is accused of a line that is loaded with `pps` and parts of it.
@@ -263,4 +276,124 @@ fn bursts_that_are_too_short_to_count_follow_from_longer_ones_and_single_losses_
     };
     let (bursts, with_losses) = (follow(0.0), follow(0.01));
     assert!(bursts >= NAMED && with_losses == 0, "{bursts} {with_losses}");
+}
+
+/// The points of a campaign as `probe --diagnose` makes it: from the rate that passed, until so many ports were measured. The sender lacks
+/// a CPU, more or less from point to point.
+fn campaign(line: &Line, pps: f64, ports: u16, starved: bool, chance: &mut Chance) -> Vec<Point> {
+    let mut measure = |size: u32, pps: f64, burst: u32, flow: u16, seconds: f64| {
+        let pauses = starved.then(|| (chance.between(0.001, 0.02), chance.between(0.002, 0.015)));
+        let line =
+            Line { pauses: if flow == 0 { pauses } else { pauses.filter(|_| chance.part() < 0.5) }, ..*line };
+        // As many as the sender sends in the time.
+        let busy =
+            pauses.filter(|_| burst == 1).map_or(1.0, |(every, length)| every / (every + length / 2.0));
+        let sent = if burst > 1 { 20 * u64::from(burst) } else { (pps * seconds * busy) as u64 };
+        sent_as(&line, pps, &Setting { size, burst, flow, sent, ..Setting::default() }, chance)
+    };
+    let mut points = vec![measure(SIZE, pps, 1, 0, 1.0)];
+    let (offered, passed) = (points[0].pps(), points[0].delivered_pps);
+    let base = if passed < 0.97 * offered { offered.min(1.6 * passed) } else { offered };
+    points.extend([1.0, 0.5, 0.25].map(|part| measure(SIZE, base * part, 1, 0, 0.4)));
+    points.push(measure(340, base * SIZE_ON_LINE / 406.0, 1, 0, 0.4));
+    points.push(measure(SIZE, base / 4.0, 64, 0, 0.0));
+    points.push(measure(SIZE, base / 8.0, 1, 0, 0.4));
+    points.extend((1..=ports).map(|flow| measure(SIZE, base, 1, flow, 0.4)));
+    points
+}
+
+/// How many of the lines are accused wrongly in a campaign, and how many of what is right.
+fn campaigns(
+    right: &[Cause],
+    seeds: impl IntoIterator<Item = u64>,
+    ports: u16,
+    starved: bool,
+    make: fn(&mut Chance, f64) -> Line,
+) -> (usize, usize, String) {
+    let (mut wrong, mut named, mut text) = (0, 0, String::new());
+    for seed in seeds {
+        let mut chance = Chance(seed * 7919);
+        let pps = chance.between(3000.0, 9000.0);
+        let line = make(&mut chance, pps);
+        let accused = accused_of(campaign(&line, pps, ports, starved, &mut chance));
+        if accused.iter().any(|cause| !right.contains(cause)) {
+            wrong += 1;
+            text += &format!("{seed}: {accused:?}; ");
+        } else if !accused.is_empty() {
+            named += 1;
+        }
+    }
+    (wrong, named, text)
+}
+
+fn behind_a_small_bucket(chance: &mut Chance, pps: f64) -> Line {
+    Line { bucket: Some((pps * chance.between(0.4, 0.9), chance.between(20.0, 60.0))), ..Line::default() }
+}
+
+fn short_bursts(chance: &mut Chance, _: f64) -> Line {
+    let (loss, packets, lost) =
+        (chance.between(0.01, 0.05), chance.between(5.0, 60.0), chance.between(0.5, 1.0));
+    Line { fails_by_packet: Some((loss / lost / packets, 1.0 / packets, lost)), ..Line::default() }
+}
+
+fn single_losses(chance: &mut Chance, _: f64) -> Line {
+    Line { loss: chance.between(0.002, 0.03), ..Line::default() }
+}
+
+fn outages(chance: &mut Chance, _: f64) -> Line {
+    Line { fails: Some((chance.between(0.3, 2.5), chance.between(0.01, 0.5))), ..Line::default() }
+}
+
+#[test]
+fn what_a_small_bucket_drops_of_a_starved_sender_is_no_burst_loss() {
+    let right = [Cause::Policer, Cause::Microburst];
+    let (wrong, named, text) = campaigns(&right, JUDGED, 12, true, behind_a_small_bucket);
+    assert!(wrong <= 1 && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+    // A policer of 64 KiB and a sender that exceeds its rate for milliseconds, and not on average, was called bursts on a live line. Of 300
+    // lines, so were these, before a burst had to last longer than the slowest possible limit keeps packets away.
+    let known = [29, 44, 63, 74, 78, 145, 190, 194, 235, 250, 280, 286, 289, 291];
+    let (wrong, named, text) = campaigns(&right, known, 1, true, behind_a_small_bucket);
+    assert!(wrong == 0 && named >= known.len() - 1, "{wrong} wrong, {named} named: {text}");
+}
+
+#[test]
+fn short_bursts_that_spare_low_rates_by_chance_are_no_limit() {
+    let burst = [Cause::BurstLoss];
+    let (wrong, named, text) = campaigns(&burst, JUDGED, 12, false, short_bursts);
+    assert!(wrong <= WRONG && named >= NAMED, "{wrong} wrong, {named} named: {text}");
+    // Bursts of 13 packets were called a policer on a live line whose campaign was cut short. Of 300 lines, these were called limits or bit
+    // errors as well, before a limit had to explain each burst, and most points that exceed it.
+    let known = [
+        23, 57, 63, 68, 86, 99, 102, 113, 119, 140, 143, 144, 164, 175, 178, 219, 224, 226, 240, 246, 254,
+        271, 274, 280, 291,
+    ];
+    let (wrong, named, text) = campaigns(&burst, known, 12, false, short_bursts);
+    assert!(wrong == 0 && named >= known.len() - 1, "{wrong} wrong, {named} named: {text}");
+    let known = [23, 27, 32, 60, 63, 68, 102, 114, 122, 144, 147, 159, 167, 198, 210, 227, 261, 285, 291];
+    let (wrong, _, text) = campaigns(&burst, known, 1, true, short_bursts);
+    assert_eq!(wrong, 0, "{text}");
+}
+
+#[test]
+fn outages_that_spare_what_a_campaign_had_time_for_are_no_limit_and_no_firewall() {
+    let burst = [Cause::BurstLoss];
+    let (wrong, _, text) = campaigns(&burst, JUDGED, 12, false, outages);
+    assert!(wrong <= 1, "{wrong} wrong: {text}");
+    // The last point of some campaigns ended in an outage: nothing shows that no packet passed any more.
+    let known = [90, 91, 201, 238, 268];
+    assert_eq!(campaigns(&burst, known, 1, false, outages).0, 0);
+    // A few packets, lost in one run, are no limit, and what an outage takes of most bursts of packets is no short queue.
+    let known = [25, 49, 108, 122, 202, 282];
+    assert_eq!(campaigns(&burst, known, 1, true, outages).0, 0);
+}
+
+#[test]
+fn single_losses_that_spare_low_rates_by_chance_are_no_limit() {
+    let (wrong, _, text) = campaigns(&[Cause::BitErrors], JUDGED, 12, false, single_losses);
+    assert!(wrong <= 1, "{wrong} wrong: {text}");
+    let known = [9, 18, 176];
+    assert_eq!(
+        campaigns(&[Cause::BitErrors], known, 1, false, single_losses),
+        (0, known.len(), String::new())
+    );
 }

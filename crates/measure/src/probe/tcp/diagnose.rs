@@ -13,7 +13,7 @@ use super::protocol::{TcpClient, TcpPoint, TcpPointReport};
 use super::report::{FlowReport, TcpBottleneck};
 use super::verdict::{lossy, sender_busy};
 use crate::probe::TestDirection;
-use crate::probe::udp::{CauseReport, UdpDiagnosis};
+use crate::probe::udp::{CauseReport, EvenLosses, UdpDiagnosis};
 use serde::{Serialize, Serializer};
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding, tcp};
@@ -93,6 +93,49 @@ pub struct TcpDiagnosis {
     pub causes: Vec<CauseReport>,
     /// Why nothing can be said, where that is so.
     pub unknown: Option<UnknownCause>,
+    /// What the flow lost, to compare it with datagrams.
+    #[serde(skip)]
+    pub losses: FlowLosses,
+}
+
+/// What a flow lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowLosses {
+    /// Segments sent.
+    pub segments: u64,
+    /// Duration, in seconds.
+    pub seconds: f64,
+    /// Segments lost.
+    pub lost: u64,
+    /// How often many segments were lost together, where this is the pattern.
+    pub bursts: u64,
+}
+
+impl FlowLosses {
+    fn of(seen: &tcp::Flow) -> Self {
+        let bursts = match tcp::Pattern::of(seen) {
+            tcp::Pattern::Bursts { times, .. } => times as u64,
+            _ => 0,
+        };
+        let lost = seen.retransmitted.saturating_sub(seen.doubled);
+        Self { segments: seen.segments, seconds: seen.seconds, lost, bursts }
+    }
+
+    /// What remains of the confidence in a cause that datagrams would show as well: bursts come by time or by packet, single losses
+    /// by packet, one or two at a time.
+    fn shown_by(&self, cause: Cause, even: &EvenLosses) -> f64 {
+        let packets = |flow, datagrams| {
+            tcp::as_datagrams((flow, self.segments as f64), (datagrams, even.packets as f64))
+        };
+        match cause {
+            Cause::BurstLoss => {
+                let seconds = tcp::as_datagrams((self.bursts, self.seconds), (even.bursts, even.seconds));
+                packets(self.bursts, even.bursts).max(seconds)
+            }
+            Cause::Loss => packets(self.lost.div_ceil(2), even.lost.div_ceil(2)),
+            _ => 1.0,
+        }
+    }
 }
 
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
@@ -152,7 +195,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
         first.evidence.push(verdict.text.clone());
     }
     let unknown = if causes.is_empty() { unknown(&seen, flow) } else { None };
-    TcpDiagnosis { causes, unknown, ..TcpDiagnosis::default() }
+    TcpDiagnosis { causes, unknown, losses: FlowLosses::of(&seen), ..TcpDiagnosis::default() }
 }
 
 /// Part of the segments from which on what a full queue drops hides anything else.
@@ -344,6 +387,7 @@ pub fn agree(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
     let queue = queue.filter(|_| has(Cause::ShallowBuffer) && has(Cause::Policer));
     if shown.is_empty() && queue.is_none() {
         doubt_chance(found, datagrams);
+        doubt_unseen(found, datagrams);
         return;
     }
     let text = |named: &CauseReport| format!("datagrams: {}", named.evidence.join("; "));
@@ -384,6 +428,34 @@ fn doubt_chance(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
         cause.confidence = cause.confidence.min(CONTRADICTED);
         let text =
             format!("{} datagrams were lost in another pattern than single losses", datagrams.unexplained);
+        cause.evidence.push(text);
+    }
+}
+
+/// Losses that do not depend on how packets are sent are those of datagrams, too. Where even streams lost far fewer, or only bursts of
+/// datagrams did, the flow's own bursts overran a bucket or a queue; or what it counts as lost was only late.
+fn doubt_unseen(found: &mut TcpDiagnosis, datagrams: &UdpDiagnosis) {
+    let is_short = |named: &CauseReport| named.cause == Cause::Microburst && named.confidence > NAMED;
+    let (short, even, losses) =
+        (datagrams.causes.iter().find(|named| is_short(named)), datagrams.even, found.losses);
+    if datagrams.identity.unknown.is_some() || even.packets == 0 {
+        return;
+    }
+    let any = |cause: Cause| matches!(cause, Cause::Loss | Cause::BurstLoss);
+    for cause in found.causes.iter_mut().filter(|named| any(named.cause)) {
+        let text = match short {
+            Some(short) => {
+                cause.confidence = cause.confidence.min(CONTRADICTED);
+                format!("datagrams: {}; a flow sends bursts, too", short.evidence.join("; "))
+            }
+            None => {
+                cause.confidence *= losses.shown_by(cause.cause, &even);
+                format!(
+                    "of {} datagrams sent evenly {} were lost, and {} times many in a row",
+                    even.packets, even.lost, even.bursts
+                )
+            }
+        };
         cause.evidence.push(text);
     }
 }
@@ -577,6 +649,42 @@ mod tests {
             found.causes[0].confidence > NAMED
         };
         assert_eq!((sure(5000), sure(300), sure(0)), (false, true, true));
+    }
+
+    /// Confidence in a cause of a flow of 10 s after a look at datagrams.
+    fn beside(cause: Cause, losses: FlowLosses, datagrams: &UdpDiagnosis) -> f64 {
+        let mut found = TcpDiagnosis { causes: vec![named(cause, 0.9)], losses, ..TcpDiagnosis::default() };
+        agree(&mut found, datagrams);
+        found.causes[0].confidence
+    }
+
+    fn evenly(lost: u64, bursts: u64) -> UdpDiagnosis {
+        let even = EvenLosses { packets: 18_000, seconds: 7.0, lost, bursts };
+        UdpDiagnosis { even, ..UdpDiagnosis::default() }
+    }
+
+    #[test]
+    fn losses_at_any_rate_are_those_of_datagrams_too() {
+        // A live line: a policer of 58 Mb/s and 31 KiB, which drops one or two of the 22 segments that CUBIC sends at once, at 15 Mb/s.
+        let losses = FlowLosses { segments: 12_837, seconds: 10.0, lost: 60, bursts: 0 };
+        let loss = |datagrams| beside(Cause::Loss, losses, &datagrams);
+        assert!(loss(evenly(0, 0)) < 0.01 && loss(evenly(20, 0)) < NAMED);
+        assert!(loss(evenly(90, 0)) > 0.85, "as many as of the flow");
+        assert!(loss(UdpDiagnosis::default()) > 0.85, "nothing was measured");
+        let short = UdpDiagnosis { causes: vec![named(Cause::Microburst, 0.93)], ..evenly(90, 0) };
+        assert!(loss(short) < NAMED, "bursts of datagrams overflow it as well");
+    }
+
+    #[test]
+    fn bursts_that_no_stream_of_datagrams_meets_are_doubted() {
+        // A live line: six times some five segments, of which eight in all were only late.
+        let losses = FlowLosses { segments: 5094, seconds: 10.0, lost: 21, bursts: 6 };
+        let bursts = |datagrams| beside(Cause::BurstLoss, losses, &datagrams);
+        assert!(bursts(evenly(40, 0)) < NAMED, "single losses");
+        assert!(bursts(evenly(40, 4)) > 0.75);
+        // Two outages in ten seconds, and none in seven, are chance.
+        let few = FlowLosses { bursts: 2, ..losses };
+        assert!(beside(Cause::BurstLoss, few, &evenly(0, 0)) > NAMED);
     }
 
     #[test]

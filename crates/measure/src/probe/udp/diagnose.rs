@@ -18,7 +18,7 @@ mod cause;
 #[cfg(test)]
 mod tests;
 
-pub use cause::{CauseReport, DiagnosisHosts, UdpDiagnosis};
+pub use cause::{CauseReport, DiagnosisHosts, EvenLosses, UdpDiagnosis};
 
 use super::client::{UdpClient, fit};
 use super::limit::{Bottleneck, LimitKind, headers};
@@ -202,7 +202,9 @@ impl Campaign<'_> {
         let is_limit = |finding: &Finding| matches!(finding.cause, Cause::Policer | Cause::FullQueue);
         let mut limit = None;
         let suspect = judged.findings.iter().position(is_limit);
-        if let (Some(suspect), true, false) = (suspect, ended.is_ok(), self.is_over()) {
+        if let (Some(suspect), true) = (suspect, ended.is_err() || self.is_over()) {
+            unconfirmed(&mut judged.findings[suspect]);
+        } else if let Some(suspect) = suspect {
             self.ends.rest(pause);
             let first = even(self.asked.size, self.asked.spacing_ps, self.asked.time);
             let confirmed = match limit_with(self.ends, &first, self.asked.direction, self.stop) {
@@ -223,7 +225,7 @@ impl Campaign<'_> {
         }
         judged.findings.extend(finding(&self.holes));
         judged.findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        UdpDiagnosis::new(found.identity, judged, limit)
+        UdpDiagnosis::new(found.identity, judged, limit, &found.case.points)
     }
 
     /// Whether a limit is of the rate that the campaign let pass.
@@ -300,10 +302,19 @@ fn campaign(asked: &DiagnosisOptions, pps: f64) -> Vec<UdpPoint> {
     ]
 }
 
+/// Part of the confidence in a limit that remains if no test shows it.
+const UNCONFIRMED: f64 = 0.5;
+
+/// The campaign ended before the test that shows a limit: a few points without a loss may be chance.
+fn unconfirmed(finding: &mut Finding) {
+    finding.confidence *= UNCONFIRMED;
+    finding.evidence.push("the diagnosis ended before the test that would confirm the limit".to_owned());
+}
+
 /// What the test of the limit says of a limit that a pattern named.
 fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
     let Some(limit) = limit else {
-        finding.confidence *= 0.5;
+        finding.confidence *= UNCONFIRMED;
         finding.evidence.push("a second test at a higher rate did not reproduce the limit".to_owned());
         return;
     };

@@ -202,9 +202,37 @@ pub struct UdpDiagnosis {
     pub unexplained: u64,
     /// The limit that a test showed.
     pub limit: Option<Bottleneck>,
+    /// What even streams lost: those of the campaign without its bursts.
+    #[serde(default)]
+    pub even: EvenLosses,
     /// Why the campaign ended before it was complete, where it did: causes that are not named were not excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
+}
+
+/// What even streams of datagrams lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EvenLosses {
+    /// Packets sent.
+    pub packets: u64,
+    /// How long they took, in seconds.
+    pub seconds: f64,
+    /// Packets lost.
+    pub lost: u64,
+    /// How often many packets in a row were lost.
+    pub bursts: u64,
+}
+
+impl EvenLosses {
+    pub(super) fn of(points: &[Point]) -> Self {
+        let add = |all: Self, point: &Point| Self {
+            packets: all.packets + point.sent,
+            seconds: all.seconds + point.sent as f64 * point.spacing / 1e9,
+            lost: all.lost + point.lost(),
+            bursts: all.bursts + point.bursts,
+        };
+        points.iter().filter(|point| point.burst <= 1).fold(Self::default(), add)
+    }
 }
 
 /// A cause.
@@ -253,10 +281,16 @@ impl CauseReport {
 }
 
 impl UdpDiagnosis {
-    pub(super) fn new(identity: PacketAccount, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
+    pub(super) fn new(
+        identity: PacketAccount,
+        judged: Diagnosis,
+        limit: Option<Bottleneck>,
+        points: &[Point],
+    ) -> Self {
         let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
         let named = judged.findings.into_iter().map(CauseReport::of);
-        Self { causes: named.collect(), identity, unexplained, limit, cut_short: None }
+        let even = EvenLosses::of(points);
+        Self { causes: named.collect(), identity, unexplained, limit, even, cut_short: None }
     }
 
     /// What is said of what was not named; `None` where causes say it all.

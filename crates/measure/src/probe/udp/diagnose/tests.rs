@@ -529,4 +529,7 @@ fn the_test_of_the_limit_confirms_or_corrects() {
         assert_eq!((found.cause, found.evidence.len()), (cause, 2));
         assert!((found.confidence - confidence).abs() < 1e-9);
     }
+    let mut found = finding(Cause::Policer);
+    unconfirmed(&mut found);
+    assert!(found.confidence < ACCUSED && found.evidence[1].contains("before the test"));
 }
