@@ -49,6 +49,7 @@ mod tests;
 
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};
 pub use clusters::{Arrived, LossBurst};
+pub use odds::as_datagrams;
 pub use point::{Point, Setting};
 
 /// Loss below this fraction of all packets is background and is ignored.

@@ -64,6 +64,14 @@ pub(super) fn if_chance(chance: f64) -> f64 {
     (1.0 + 1.0 / PRIOR) * chance / (chance + 1.0 / PRIOR)
 }
 
+/// Part of the confidence that losses do not depend on how packets are sent which remains where a flow had so many loss events in so many
+/// packets or seconds, and datagrams had so many in so many: all where datagrams lose as often, none where they should have lost many and did not.
+#[must_use]
+pub fn as_datagrams(flow: (u64, f64), datagrams: (u64, f64)) -> f64 {
+    let part = datagrams.1 / (flow.1 + datagrams.1).max(1e-9);
+    if_chance(at_most(datagrams.0, flow.0.saturating_add(datagrams.0), part)).min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,6 @@
 //! waiting times of both applications.
 
 use super::case::{Cause, Finding};
-use super::odds;
 
 /// If more than this fraction of the segments, and at least this many, are reordered, packets take several paths.
 const SPRAYED: (f64, u64) = (2e-3, 50);
@@ -115,14 +114,6 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
         }
         name(cause, idle, text);
     }
-}
-
-/// Part of the confidence that losses do not depend on how packets are sent which remains where a flow had so many loss events in so many
-/// packets or seconds, and datagrams had so many in so many: all where datagrams lose as often, none where they should have lost many and did not.
-#[must_use]
-pub fn as_datagrams(flow: (u64, f64), datagrams: (u64, f64)) -> f64 {
-    let part = datagrams.1 / (flow.1 + datagrams.1).max(1e-9);
-    odds::if_chance(odds::at_most(datagrams.0, flow.0.saturating_add(datagrams.0), part)).min(1.0)
 }
 
 /// One flow.

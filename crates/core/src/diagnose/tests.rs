@@ -169,13 +169,10 @@ fn ports_that_lose_all_for_a_time_are_no_polarisation() {
     assert!(!of_network(fails).contains(&Cause::Polarisation));
     // One port of eight loses now and then, in both measurements: any of the others would as well once in eight times. Four of eight are
     // the same again once in seventy.
-    let now_and_then = |n: u64| (n..4000).step_by(500).map(|n| n..n + 12).collect::<Vec<_>>();
+    let now_and_then = |n: u64| (n..1500).step_by(40).map(|n| n..n + 3).collect::<Vec<_>>();
     let sure = |ports: &[u16]| {
-        let points = twice(&|flow| {
-            let lost = if ports.contains(&flow) { now_and_then(u64::from(flow) * 20) } else { Vec::new() };
-            Point { bursts: 0, each_burst: Vec::new(), times: 8, ..stream(4000.0, &lost) }
-        });
-        let found = network_findings(points);
+        let lost = |flow| if ports.contains(&flow) { now_and_then(u64::from(flow)) } else { Vec::new() };
+        let found = network_findings(twice(&|flow| stream(4000.0, &lost(flow))));
         found.iter().find(|found| found.cause == Cause::Polarisation).map(|found| found.confidence > 0.5)
     };
     assert_eq!((sure(&[3]), sure(&[1, 2, 4, 7])), (Some(false), Some(true)));

@@ -16,7 +16,7 @@ use crate::probe::TestDirection;
 use crate::probe::udp::{CauseReport, EvenLosses, UdpDiagnosis};
 use serde::{Serialize, Serializer};
 use skyhaul::peer::PeerError;
-use skyhaul_core::diagnose::{Cause, Finding, tcp};
+use skyhaul_core::diagnose::{Cause, Finding, as_datagrams, tcp};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,12 +124,11 @@ impl FlowLosses {
     /// What remains of the confidence in a cause that datagrams would show as well: bursts come by time or by packet, single losses
     /// by packet, one or two at a time.
     fn shown_by(&self, cause: Cause, even: &EvenLosses) -> f64 {
-        let packets = |flow, datagrams| {
-            tcp::as_datagrams((flow, self.segments as f64), (datagrams, even.packets as f64))
-        };
+        let packets =
+            |flow, datagrams| as_datagrams((flow, self.segments as f64), (datagrams, even.packets as f64));
         match cause {
             Cause::BurstLoss => {
-                let seconds = tcp::as_datagrams((self.bursts, self.seconds), (even.bursts, even.seconds));
+                let seconds = as_datagrams((self.bursts, self.seconds), (even.bursts, even.seconds));
                 packets(self.bursts, even.bursts).max(seconds)
             }
             Cause::Loss => packets(self.lost.div_ceil(2), even.lost.div_ceil(2)),
