@@ -392,16 +392,20 @@ const SPARED: (f64, f64) = (0.5, 0.01);
 /// The bucket may be this many times as large as it seemed: it may not have been full.
 const BUCKET_DOUBT: f64 = 2.0;
 
+/// Least loss of a point behind the limit of the worst one: what exceeds its rate, in bits or in packets (what `of` a packet counts), but for
+/// what its bucket holds.
+fn expected(p: &Point, worst: &Point, of: fn(&Point) -> f64) -> f64 {
+    let (limit, offered) = (worst.delivered_pps * of(worst), |p: &Point| p.pps() * of(p));
+    let bucket = worst.passed_first as f64 * of(worst) * (1.0 - limit / offered(worst)).max(0.0);
+    1.0 - (limit / offered(p)).min(1.0) - BUCKET_DOUBT * bucket / (p.sent as f64 * of(p)).max(1.0)
+}
+
 /// Whether other points passed more than a limit allows, in bits or in packets (what `of` a packet counts): in any time, at most what it passes at its rate and what its bucket holds. What
 /// comes and goes spares most points at the rate of the worst one.
 fn passed_more(case: &Case, worst: &Point, of: fn(&Point) -> f64) -> bool {
-    let (limit, offered) = (worst.delivered_pps * of(worst), |p: &Point| p.pps() * of(p));
-    let bucket = worst.passed_first as f64 * of(worst) * (1.0 - limit / offered(worst)).max(0.0);
-    let most = BUCKET_DOUBT * bucket;
-    let expected = |p: &Point| 1.0 - (limit / offered(p)).min(1.0) - most / (p.sent as f64 * of(p)).max(1.0);
     let even = case.points.iter().filter(|p| p.burst <= 1 && p.idle == 0.0);
-    let over: Vec<&Point> = even.filter(|p| expected(p) > SPARED.1).collect();
-    let spared = over.iter().filter(|p| p.loss() < SPARED.0 * expected(p)).count();
+    let over: Vec<&Point> = even.filter(|p| expected(p, worst, of) > SPARED.1).collect();
+    let spared = over.iter().filter(|p| p.loss() < SPARED.0 * expected(p, worst, of)).count();
     let at_times = over.iter().filter(|p| p.steady <= STEADY * p.loss()).count();
     spared > 1 && spared * 4 > over.len() || at_times > 1 && at_times * 2 > over.len()
 }
@@ -462,10 +466,16 @@ fn ceiling(case: &Case) -> Option<Finding> {
     } else {
         others.iter().any(|p| p.loss() < 0.002 && p.size > worst.size)
     };
-    if passed_more(case, worst, if by_packets { |_| 1.0 } else { Point::wire_bits }) {
+    let unit = if by_packets { |_: &Point| 1.0 } else { Point::wire_bits };
+    if passed_more(case, worst, unit) {
         return None;
     }
-    let confidence = 0.92 * unless_chance(spared(&bad, &below));
+    // What the limit spares, by its rate or by its bucket.
+    let slow = plain(case, |p| {
+        let slower = p.pps() < 0.6 * worst.pps() && p.pace_bps() < 0.6 * worst.pace_bps();
+        p.burst <= 1 && slower && expected(p, worst, unit) <= 0.0
+    });
+    let confidence = 0.92 * unless_chance(spared(&bad, &slow));
     if by_packets {
         let text = format!("{:.0} packets a second pass, whatever their size", worst.delivered_pps);
         return Some(Finding::new(Cause::PacketRate, confidence, text));
