@@ -271,7 +271,7 @@ impl Point {
         self.passed_pps = passed(lost, by_number);
         if self.burst > 1 {
             let burst = u64::from(self.burst);
-            let begins = |run: &Range<u64>| run.start % burst != 0;
+            let begins = |run: &Range<u64>| !run.start.is_multiple_of(burst);
             let mut hit: Vec<u64> =
                 lost.iter().filter(|run| begins(run)).map(|run| run.start / burst).collect();
             hit.dedup();
