@@ -73,7 +73,7 @@ pub struct Point {
     /// Median loss of ten equal parts of the run after the first loss: a rate limit loses packets all the time, an
     /// outage only at times.
     pub steady: f64,
-    /// Fraction of the sent bursts whose first packet arrived, and of which a later one was lost: a queue that overflows is empty at
+    /// Fraction of the sent bursts whose first packet arrived and whose later ones did not all: a queue that overflows is empty at
     /// first, and a path that is down is not.
     pub hit: f64,
     /// Packets that arrived before the first loss.

@@ -676,7 +676,7 @@ mod tests {
 
     #[test]
     fn bursts_that_no_stream_of_datagrams_meets_are_doubted() {
-        // A live line: six times some five segments, of which eight in all were only late.
+        // A live line: six times some five segments; eight of all these were only late.
         let losses = FlowLosses { segments: 5094, seconds: 10.0, lost: 21, bursts: 6 };
         let bursts = |datagrams| beside(Cause::BurstLoss, losses, &datagrams);
         assert!(bursts(evenly(40, 0)) < NAMED, "single losses");
