@@ -31,6 +31,7 @@
 //! [`MAX_TEXT`](scan::MAX_TEXT) bytes, and what is kept of it to a small multiple of it.
 
 pub mod check;
+pub mod delivery;
 pub mod rate;
 pub mod scan;
 pub mod sequencer;

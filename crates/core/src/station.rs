@@ -33,6 +33,10 @@ mod admission;
 mod ceiling;
 mod conflicts;
 mod copies;
+mod deliver;
+#[cfg(test)]
+mod deliver_tests;
+mod delivery;
 mod events;
 mod follow;
 mod held;
@@ -48,7 +52,11 @@ mod state;
 mod tests;
 mod transfer;
 
-pub use ceiling::{DAY_MINUTES, DestinationConfig, RateWindow, next_minute_of_day};
+pub use ceiling::{DestinationConfig, RateWindow, next_minute_of_day};
+pub use delivery::{
+    DELIVERY_RETRY_MILLIS, DeliveryEvent, DeliveryRecord, DeliveryRule, DeliveryState, DeliveryStatus,
+    DeliveryTarget, NotADeliveryRecord, ScanDelivery,
+};
 pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
     TransferCommand, TransferEvent, TransferPlan,
@@ -56,7 +64,7 @@ pub use events::{
 pub use queued::{
     FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
     MAX_RUNNING_COPIES, QueueRefusal, QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome,
-    QueuedPart, QueuedRequest, QueuedState, QueuedStatus,
+    QueuedPart, QueuedRequest, QueuedState, QueuedStatus, UNKNOWN_FILE_SYSTEM,
 };
 pub use refusal::StationRefusal;
 pub use schedule::{
@@ -125,6 +133,7 @@ pub struct Station {
     names: BTreeSet<String>,
     transfers: transfer::Transfers,
     queue: queue::Queue,
+    deliveries: deliver::Deliveries,
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
@@ -155,6 +164,7 @@ impl Station {
             names: BTreeSet::new(),
             transfers: transfer::Transfers::default(),
             queue: queue::Queue::default(),
+            deliveries: deliver::Deliveries::default(),
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),
@@ -201,10 +211,12 @@ impl Station {
                 self.queue.event(now, copy, event, &mut actions);
                 self.answer_shutdown(&mut actions);
             }
+            StationEvent::Delivery(event) => self.delivery_event(now, event, &mut actions),
             StationEvent::TimePassed => {}
         }
         self.stop_overdue(now, &mut actions);
         self.follow(now, false, &mut actions);
+        self.deliver(now, &mut actions);
         self.transfers.stop_idle(now, &mut actions);
         self.advance_queue(now, &mut actions);
         self.pace_transfers(now, &mut actions);

@@ -20,6 +20,7 @@ mod api_schedules;
 pub mod client;
 mod copying;
 mod dashboard;
+mod deliveries;
 mod disk_jobs;
 mod disks;
 mod json;
@@ -99,6 +100,7 @@ impl StationService {
         };
         let jobs = DiskJobs::start(&setup.disks)?;
         let alerts = Alerts::start(&setup.alarms, &jobs.kept(ALARMS_FILE)?, &json::wall_clock(now()))?;
+        let (job, delivery_jobs) = std::sync::mpsc::channel();
         let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {
             setup,
@@ -116,13 +118,16 @@ impl StationService {
             changing: Mutex::default(),
             queue_version: Mutex::default(),
             is_queue_stale: AtomicBool::new(false),
+            deliveries: Mutex::new(job),
             files: OnceLock::new(),
             board,
             alerts,
         });
         disks::watch(&shared)?;
-        shared.restore_schedules()?;
+        deliveries::start(&shared, delivery_jobs)?;
+        // The queue first: what is in it is not queued again by a schedule.
         shared.restore_queue()?;
+        shared.restore_schedules()?;
         watched::watch(&shared)?;
         dashboard::watch::start(&shared)?;
         let timed = Arc::clone(&shared);

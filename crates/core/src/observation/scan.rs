@@ -1,5 +1,6 @@
 //! The scans of one station, from a schedule of any format.
 
+use crate::observation::delivery::ScheduledDelivery;
 use crate::observation::rate::RecordedRate;
 use std::fmt;
 
@@ -98,6 +99,8 @@ pub struct StationSchedule {
     pub format: String,
     /// Its scans by start time.
     pub scans: Vec<ScheduledScan>,
+    /// What becomes of their recordings.
+    pub deliveries: Vec<ScheduledDelivery>,
     /// What is irregular in the schedule as a whole.
     pub remarks: Vec<String>,
 }

@@ -442,16 +442,22 @@ impl Sequencer {
         for (lane, (_, at)) in due {
             let Some(entry) = self.scans.get_mut(&at) else { continue };
             entry.attempts += 1;
-            let name = match entry.attempts {
-                1 => entry.scan.name.clone(),
-                attempt => format!("{}_rest{}", entry.scan.name, attempt - 1),
-            };
+            let name = attempt_name(&entry.scan.name, entry.attempts);
             let begun = record(entry, self.now, None);
             let (start, stop) = (entry.scan.start, entry.scan.stop);
             self.active.insert(lane, Active { scan: at, stopping: false });
             self.remember(std::slice::from_ref(&begun));
             actions.push(SequencerAction::Start { scan: at, name, start, stop, begun });
         }
+    }
+}
+
+/// Returns the name of the recording that an attempt makes of a scan. Attempts count from 1.
+#[must_use]
+pub fn attempt_name(scan: &str, attempt: u32) -> String {
+    match attempt {
+        0 | 1 => scan.to_owned(),
+        attempt => format!("{scan}_rest{}", attempt - 1),
     }
 }
 

@@ -1,11 +1,10 @@
 //! How fast may be copied to a destination, by the time of day.
 
 use super::state::UnixMillis;
+use crate::observation::delivery::{DAY_MINUTES, DayWindow};
 
 /// Milliseconds of a day; days of UNIX time have no leap seconds.
 const DAY_MILLIS: i64 = 86_400_000;
-/// Minutes of a day.
-pub const DAY_MINUTES: u16 = 1440;
 
 /// A host to which scans are copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,30 +20,23 @@ pub struct DestinationConfig {
 /// A time of day, UTC, and the rate that holds then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateWindow {
-    /// Minute of the day at which it begins.
-    pub from_minute: u16,
-    /// Minute of the day at which it ends; not after its begin: on the next day.
-    pub to_minute: u16,
+    /// When it holds.
+    pub hours: DayWindow,
     /// Bits per second; 0: nothing is copied; `None`: no limit.
     pub rate_bits: Option<u64>,
 }
 
-impl RateWindow {
-    fn holds(&self, minute: u16) -> bool {
-        if self.from_minute < self.to_minute {
-            (self.from_minute..self.to_minute).contains(&minute)
-        } else {
-            minute >= self.from_minute || minute < self.to_minute
-        }
-    }
+/// Returns the minute of the day, UTC.
+pub(super) fn minute_at(now: UnixMillis) -> u16 {
+    (now.0.rem_euclid(DAY_MILLIS) / 60_000) as u16
 }
 
 impl DestinationConfig {
     /// Returns the maximum rate at `now`, bits per second; 0: nothing may be copied; `None`: no limit.
     #[must_use]
     pub fn ceiling(&self, now: UnixMillis) -> Option<u64> {
-        let minute = (now.0.rem_euclid(DAY_MILLIS) / 60_000) as u16;
-        match self.windows.iter().find(|window| window.holds(minute)) {
+        let minute = minute_at(now);
+        match self.windows.iter().find(|window| window.hours.holds(minute)) {
             Some(window) => window.rate_bits,
             None => self.rate_bits,
         }
@@ -70,8 +62,7 @@ mod tests {
     #[test]
     fn the_rate_follows_the_time_of_day() {
         let window = |from: u16, to: u16, rate_bits| RateWindow {
-            from_minute: from * 60,
-            to_minute: to * 60,
+            hours: DayWindow { from_minute: from * 60, to_minute: to * 60 },
             rate_bits,
         };
         let windows = vec![window(22, 6, None), window(12, 13, Some(0))];

@@ -21,24 +21,31 @@ impl Station {
                     return Err(StationRefusal::ShuttingDown);
                 }
                 for scan in copies.iter().map(|copy| &copy.scan) {
-                    if self.active.values().any(|held| held.status.name == *scan) {
-                        return Err(QueueRefusal::ScanRecorded { scan: scan.clone() }.into());
-                    }
-                    if !self.names.contains(scan) {
-                        return Err(StationRefusal::NoScan {
-                            name: scan.chars().take(MAX_NAME_BYTES).collect(),
-                        });
-                    }
+                    self.is_to_copy(scan)?;
                 }
                 self.queue.add(now, copies, (known, &spaces), actions)?;
             }
             QueueRequest::Retry(copy) => self.queue.retry(now, copy, actions)?,
             QueueRequest::Remove(copy) => self.queue.remove(copy, actions)?,
             QueueRequest::Revoke(QueuedId(from)) => self.queue.revoke(now, from, actions),
-            QueueRequest::Restore { last, copies } => self.queue.restore(now, last, copies),
+            QueueRequest::Restore { last, copies } => {
+                self.deliveries.restore(&copies);
+                self.queue.restore(now, last, copies);
+            }
         }
         actions.push(StationAction::Reply { id, reply: Ok(None) });
         Ok(())
+    }
+
+    /// Whether a scan can be copied: it is on the disks, and not being recorded.
+    pub(super) fn is_to_copy(&self, scan: &str) -> Result<(), StationRefusal> {
+        if self.active.values().any(|held| held.status.name == *scan) {
+            return Err(QueueRefusal::ScanRecorded { scan: scan.to_owned() }.into());
+        }
+        match self.names.contains(scan) {
+            true => Ok(()),
+            false => Err(StationRefusal::NoScan { name: scan.chars().take(MAX_NAME_BYTES).collect() }),
+        }
     }
 
     /// Begins copies that are due.

@@ -1,5 +1,6 @@
 //! What happens to a station, what clients ask of it, and what it does.
 
+use super::delivery::{DeliveryEvent, DeliveryRecord, DeliveryTarget};
 use super::queued::{QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedStatus};
 use super::refusal::StationRefusal;
 use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
@@ -73,6 +74,8 @@ pub enum StationEvent {
         /// What happened to it.
         event: QueuedEvent,
     },
+    /// A thread has found a recording that is to be delivered, or written down that it is queued.
+    Delivery(DeliveryEvent),
     /// Time has passed, see [`Station::next_deadline`](super::Station::next_deadline).
     TimePassed,
 }
@@ -197,6 +200,15 @@ pub enum StationAction {
     KeepQueue,
     /// Append a record to the journal of a schedule: an attempt has ended. That it began is in its [`RecordingPlan`].
     Journal(ScheduleRecord),
+    /// Find out where a recording lies; then report [`DeliveryEvent::Found`].
+    FindRecording(DeliveryTarget),
+    /// Keep the queue, then append a record to the journal of a schedule, both durably; then report [`DeliveryEvent::Noted`].
+    NoteDelivery {
+        /// The schedule.
+        schedule: String,
+        /// The record.
+        record: DeliveryRecord,
+    },
     /// A scan of a schedule has changed.
     ScanChanged(PlannedStatus),
     /// Schedules were loaded or removed.

@@ -10,6 +10,7 @@
 //!
 //! Limits: [`MAX_SCHEDULES`]; times are whole seconds.
 
+use super::delivery::deliveries_of;
 use super::schedule::{
     Followed, MAX_SCHEDULES, PlannedState, PlannedStatus, ScheduleRecord, ScheduleRequest, ScheduleStatus,
 };
@@ -74,6 +75,7 @@ impl Station {
             let at = self.sequencer.add(SequencedScan { name: scan.name.clone(), start, stop, lane: input });
             // What is being recorded ends when it was to end.
             scan.stop = self.sequencer.scan(at).map_or(stop, |scan| scan.stop);
+            let status_name = scan.name.clone();
             let status = PlannedStatus {
                 schedule: name.clone(),
                 scan,
@@ -81,12 +83,15 @@ impl Station {
                 attempts: 0,
                 recording: None,
                 reason: None,
+                deliveries: deliveries_of(&request.deliveries, &status_name),
             };
             scans.insert(at, status);
         }
-        let status = ScheduleStatus::default();
-        self.schedules.insert(request.name, Followed { input, scans, status });
+        self.deliveries.remember(&request.name, &request.delivered);
+        let (status, deliveries) = (ScheduleStatus::default(), request.deliveries);
+        self.schedules.insert(request.name, Followed { input, scans, deliveries, status });
         self.follow(now, true, actions);
+        self.look_at_deliveries();
         actions.push(StationAction::SchedulesChanged);
         actions.push(StationAction::Reply { id, reply: Ok(None) });
         Ok(())
@@ -249,6 +254,7 @@ impl Station {
             let input = self.config.inputs[followed.input].name.clone();
             let mut sum = ScheduleStatus { name: name.clone(), input, ..ScheduleStatus::default() };
             sum.scans = followed.scans.len();
+            sum.deliveries = std::mem::take(&mut followed.status.deliveries);
             for (at, status) in &mut followed.scans {
                 let progress = self.sequencer.progress(*at).unwrap_or_default();
                 let state = match (progress.is_recorded, progress.end) {

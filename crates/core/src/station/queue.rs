@@ -11,8 +11,8 @@ use super::ceiling::DestinationConfig;
 use super::events::StationAction;
 use super::queued::{
     FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
-    QueueRefusal, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome, QueuedRequest, QueuedState,
-    QueuedStatus,
+    QueueRefusal, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome, QueuedPart, QueuedRequest,
+    QueuedState, QueuedStatus, UNKNOWN_FILE_SYSTEM,
 };
 use super::state::{MAX_WAITING, RequestId, TransferPace, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,15 @@ impl Queue {
             self.last += 1;
             let copy = QueuedId(self.last);
             let due_at = request.not_before.max(now);
-            let status = QueuedStatus { copy, request, due_at, requested_at: now, ..QueuedStatus::default() };
+            let is_unnoted = request.schedule.is_some();
+            let status = QueuedStatus {
+                copy,
+                request,
+                due_at,
+                is_unnoted,
+                requested_at: now,
+                ..QueuedStatus::default()
+            };
             actions.push(StationAction::QueuedChanged(status.clone()));
             self.open.insert(copy);
             self.all.insert(copy, Queued { status, ..Queued::default() });
@@ -123,6 +131,21 @@ impl Queue {
             parts.fold(0_u64, |sum, part| sum.saturating_add(part.bytes))
         };
         let wanted = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(on(request)));
+        let here = |part: &&QueuedPart| part.file_system == space.file_system;
+        let directories: BTreeSet<&str> = requests
+            .iter()
+            .flat_map(|of| &of.parts)
+            .filter(here)
+            .map(|part| part.directory.as_str())
+            .collect();
+        // Copies of schedules are accepted without a look at the destination: a directory says what they fill.
+        let fills = |request: &QueuedRequest| {
+            let is_here = |part: &&QueuedPart| match part.file_system {
+                UNKNOWN_FILE_SYSTEM => directories.contains(part.directory.as_str()),
+                known => known == space.file_system,
+            };
+            request.parts.iter().filter(is_here).fold(0_u64, |sum, part| sum.saturating_add(part.bytes))
+        };
         let mut claimed = 0_u64;
         for copy in &self.open {
             let status = &self.all[copy].status;
@@ -130,7 +153,7 @@ impl Queue {
                 continue;
             }
             // What is there is not free any more; of several file systems, each has its share of it.
-            let (part, all) = (u128::from(on(&status.request)), u128::from(status.request.bytes().max(1)));
+            let (part, all) = (u128::from(fills(&status.request)), u128::from(status.request.bytes().max(1)));
             let there = part
                 * u128::from((status.there_bytes + status.unconfirmed_bytes).min(status.request.bytes()))
                 / all;
@@ -242,9 +265,14 @@ impl Queue {
         copy: QueuedId,
         actions: &mut Vec<StationAction>,
     ) -> Result<(), QueueRefusal> {
-        let state = self.get(copy)?.status.state;
+        let status = &self.get(copy)?.status;
+        let (state, is_unnoted) = (status.state, status.is_unnoted);
         if !state.is_ended() {
             let hint = "cancel it first: `skyhaul transfers cancel`";
+            return Err(QueueRefusal::WrongState { copy: copy.0, state: state.name(), hint });
+        }
+        if is_unnoted {
+            let hint = "the journal of its schedule does not have it yet; ask again";
             return Err(QueueRefusal::WrongState { copy: copy.0, state: state.name(), hint });
         }
         self.all.remove(&copy);
@@ -257,12 +285,27 @@ impl Queue {
     pub(super) fn revoke(&mut self, now: UnixMillis, from: u64, actions: &mut Vec<StationAction>) {
         let copies: Vec<QueuedId> = self.open.range(QueuedId(from)..).copied().collect();
         for copy in copies {
-            let Some(one) = self.all.get_mut(&copy) else { continue };
+            // What a schedule asked for meanwhile is no part of it.
+            let of_client = |one: &&mut Queued| one.status.request.schedule.is_none();
+            let Some(one) = self.all.get_mut(&copy).filter(of_client) else { continue };
             if one.status.state.is_running() {
                 one.stop(StopCause::Cancelled, actions);
             } else {
                 self.end(now, copy, QueuedState::Cancelled, actions);
             }
+        }
+    }
+
+    /// The copies that schedules asked for, and whose journals do not have them yet.
+    pub(super) fn unnoted(&self) -> impl Iterator<Item = &QueuedStatus> {
+        self.all.values().map(|one| &one.status).filter(|status| status.is_unnoted)
+    }
+
+    /// The journal of its schedule has a copy.
+    pub(super) fn noted(&mut self, copy: QueuedId, actions: &mut Vec<StationAction>) {
+        if let Some(one) = self.all.get_mut(&copy) {
+            one.status.is_unnoted = false;
+            actions.push(StationAction::KeepQueue);
         }
     }
 
@@ -368,7 +411,7 @@ impl Queue {
         let done: Vec<QueuedId> = self
             .all
             .iter()
-            .filter(|(_, one)| one.status.state == QueuedState::Done)
+            .filter(|(_, one)| one.status.state == QueuedState::Done && !one.status.is_unnoted)
             .map(|(copy, _)| *copy)
             .collect();
         for copy in done.iter().take(done.len().saturating_sub(MAX_DONE_COPIES)) {

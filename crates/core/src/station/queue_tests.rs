@@ -1,4 +1,5 @@
 use super::*;
+use crate::observation::delivery::DayWindow;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ const DAY: i64 = 1440 * MINUTE;
 
 /// Two destinations; nothing is copied to the second from 10:00 to 12:00, nor before 1970-01-02.
 fn config() -> StationConfig {
-    let window = RateWindow { from_minute: 600, to_minute: 720, rate_bits: Some(0) };
+    let hours = DayWindow { from_minute: 600, to_minute: 720 };
+    let window = RateWindow { hours, rate_bits: Some(0) };
     let host = |name: &str, rate_bits, windows| DestinationConfig { name: name.into(), rate_bits, windows };
     let input = InputConfig { name: "a".into(), memory_bytes: 1 << 26, ..InputConfig::default() };
     StationConfig {
@@ -24,7 +26,7 @@ fn part(bytes: u64) -> QueuedPart {
 
 fn copy_of(scan: &str, destination: &str, bytes: u64) -> QueuedRequest {
     let (scan, destination, parts) = (scan.into(), destination.into(), vec![part(bytes)]);
-    QueuedRequest { scan, destination, parts, not_before: UnixMillis(0), rate_bits: None }
+    QueuedRequest { scan, destination, parts, ..QueuedRequest::default() }
 }
 
 /// A station with a queue, what its threads do, and what survives a kill.

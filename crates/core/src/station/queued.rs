@@ -8,8 +8,10 @@
 //!                └──────── Retry ────────┴▶ cancelled
 //! ```
 
+use super::ceiling::minute_at;
 use super::state::{TransferPace, UnixMillis};
 use crate::hint::Hint;
+use crate::observation::delivery::DayWindow;
 use crate::units::display_bytes;
 use std::fmt::{self, Display, Formatter};
 
@@ -25,6 +27,9 @@ pub const FIRST_RETRY_MILLIS: i64 = 5_000;
 pub const MAX_RETRY_MILLIS: i64 = 600_000;
 /// A copy that has moved nothing for so long, in spite of all attempts, has failed.
 pub const GIVE_UP_MILLIS: i64 = 86_400_000;
+
+/// The file system of a part whose destination was not asked.
+pub const UNKNOWN_FILE_SYSTEM: u64 = 0;
 
 /// A copy in the queue. Its number is the same after a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +63,12 @@ pub struct QueuedRequest {
     pub not_before: UnixMillis,
     /// Its own maximum rate, bits per second.
     pub rate_bits: Option<u64>,
+    /// Of copies to one destination, those of a higher priority begin first, then those of a lower number.
+    pub priority: i8,
+    /// The time of the day at which bytes are copied; `None`: any.
+    pub hours: Option<DayWindow>,
+    /// The schedule that asked for it; `None`: a client.
+    pub schedule: Option<String>,
 }
 
 impl QueuedRequest {
@@ -65,6 +76,12 @@ impl QueuedRequest {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
+    }
+
+    /// Whether bytes may be copied at `now` by its own hours.
+    #[must_use]
+    pub fn is_in_hours(&self, now: UnixMillis) -> bool {
+        self.hours.is_none_or(|hours| hours.holds(minute_at(now)))
     }
 
     /// Returns the files of all parts.
@@ -159,6 +176,8 @@ pub struct QueuedStatus {
     pub reason: Option<String>,
     /// Whether it was told to end, and has not yet.
     pub is_stopping: bool,
+    /// Its schedule's journal does not have it yet: until then it stays in the queue.
+    pub is_unnoted: bool,
     /// When it was accepted.
     pub requested_at: UnixMillis,
     /// When it ended.

@@ -1,5 +1,6 @@
 //! Schedules of a station: what is loaded, what can be in the way, and what became of each scan.
 
+use super::delivery::{DeliveryRecord, DeliveryRule, DeliveryStatus, ScanDelivery};
 use crate::observation::sequencer::JournalRecord;
 use std::collections::BTreeMap;
 
@@ -17,6 +18,10 @@ pub struct ScheduleRequest {
     pub scans: Vec<PlannedScan>,
     /// What its journal holds: attempts of earlier runs.
     pub journal: Vec<JournalRecord>,
+    /// Where its recordings go.
+    pub deliveries: Vec<DeliveryRule>,
+    /// What its journal holds of them: copies that are, or were, in the queue.
+    pub delivered: Vec<DeliveryRecord>,
     /// Whether it takes the place of a schedule of its name.
     pub replace: bool,
     /// Whether it is loaded although some scans cannot be recorded as scheduled.
@@ -54,6 +59,11 @@ pub enum PlannedState {
 }
 
 impl PlannedState {
+    /// Whether nothing more is recorded, as far as the clock is right.
+    pub(super) fn is_over(self) -> bool {
+        !matches!(self, Self::Waiting | Self::Recording)
+    }
+
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -83,6 +93,8 @@ pub struct PlannedStatus {
     pub recording: Option<String>,
     /// How that ended, or why none could begin.
     pub reason: Option<String>,
+    /// Its deliveries, in the order of the schedule's.
+    pub deliveries: Vec<ScanDelivery>,
 }
 
 /// A schedule that is followed, in numbers.
@@ -98,6 +110,8 @@ pub struct ScheduleStatus {
     pub states: BTreeMap<PlannedState, usize>,
     /// The next scan that waits: its name, and its start.
     pub next: Option<(String, i64)>,
+    /// Its deliveries.
+    pub deliveries: Vec<DeliveryStatus>,
 }
 
 /// A record for the journal of a schedule.
@@ -115,6 +129,7 @@ pub(super) struct Followed {
     pub(super) input: usize,
     /// By the number of the sequencer.
     pub(super) scans: BTreeMap<usize, PlannedStatus>,
+    pub(super) deliveries: Vec<DeliveryRule>,
     pub(super) status: ScheduleStatus,
 }
 

@@ -1,11 +1,13 @@
-//! The journal of a schedule: what was begun and what ended, as lines of a file on each disk, beside the recordings.
+//! The journal of a schedule: what was begun, what ended and what was queued for other hosts, as lines of a file on each disk, beside the recordings.
 //!
 //! A line is durable before the recording begins that it names. The last line may be cut, by a power failure: it is ignored.
 
 use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::sequencer::JournalRecord;
+use skyhaul::core::station::DeliveryRecord;
 use skyhaul::io::disk::sync_name;
 use skyhaul::io::file::{failed, read_small};
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
@@ -19,6 +21,8 @@ pub struct ScheduleJournal {
     files: Vec<(PathBuf, File)>,
     /// What it held when it was opened, of all disks.
     pub records: Vec<JournalRecord>,
+    /// The copies to other hosts that it held then.
+    pub delivered: Vec<DeliveryRecord>,
 }
 
 impl ScheduleJournal {
@@ -27,7 +31,7 @@ impl ScheduleJournal {
     /// # Errors
     /// A journal that cannot be read or created.
     pub fn open(disks: &[PathBuf], schedule: &str) -> io::Result<Self> {
-        let (mut files, mut records) = (Vec::new(), Vec::new());
+        let (mut files, mut records, mut delivered) = (Vec::new(), Vec::new(), Vec::new());
         let name = match schedule {
             "" => "schedule.journal".to_owned(),
             schedule => format!("{schedule}_schedule.journal"),
@@ -42,6 +46,7 @@ impl ScheduleJournal {
             let text = String::from_utf8_lossy(&bytes);
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
             records.extend(whole.lines().filter_map(|line| line.parse::<JournalRecord>().ok()));
+            delivered.extend(whole.lines().filter_map(|line| line.parse::<DeliveryRecord>().ok()));
             let mut file = OpenOptions::new()
                 .append(true)
                 .create(true)
@@ -55,14 +60,14 @@ impl ScheduleJournal {
                 .map_err(|error| failed("write", &path, &error))?;
             files.push((path, file));
         }
-        Ok(Self { files, records })
+        Ok(Self { files, records, delivered })
     }
 
-    /// Appends a record, durably, on every disk that takes it, and returns the errors of those that do not.
+    /// Appends a [`JournalRecord`] or [`DeliveryRecord`], durably, on every disk that takes it, and returns the errors of those that do not.
     ///
     /// # Errors
     /// No disk takes it.
-    pub fn append(&mut self, record: &JournalRecord) -> io::Result<Vec<io::Error>> {
+    pub fn append(&mut self, record: &impl Display) -> io::Result<Vec<io::Error>> {
         let line = format!("{record}\n");
         let mut errors: Vec<io::Error> = Vec::new();
         for (path, file) in &mut self.files {

@@ -14,14 +14,29 @@
 //! mode = "wide"
 //! start = 2026-11-26T12:00:00Z       # or "2026y330d12h00m00s"
 //! duration = "60s"                   # or stop
+//!
+//! [[delivery]]
+//! to = ["correlator:/data"]          # a directory for each disk
+//! scans = ["no00*"]                  # default: all
+//! after = "session"                  # or "scan", which is the default
+//! from = "22:00"                     # times of the day, UTC
+//! until = "06:00"
+//! priority = 5                       # -9 to 9, default: 0
+//! rate = "400Mbps"
 //! ```
 
+use skyhaul::core::observation::delivery::{
+    DayWindow, DeliveryMoment, MAX_DELIVERIES, MAX_PRIORITY, ScheduledDelivery, minute_of_day,
+};
 use skyhaul::core::observation::rate::{FrameSize, RecordedRate};
 use skyhaul::core::observation::scan::{MAX_SCANS, RateError, ScheduleError, ScheduledScan, StationSchedule};
 use skyhaul::io::quantity::{Rate, Span};
 use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Maximum number of texts in a list.
+const MAX_LISTED: usize = 256;
 
 type Modes = BTreeMap<String, RecordedRate>;
 
@@ -47,7 +62,16 @@ pub(super) fn parse(text: &str) -> Result<StationSchedule, ScheduleError> {
                 }
             }
             ("scan", DeValue::Array(scans)) => list = scans,
-            _ => return Err(reader.wrong("expected experiment, station, [mode.NAME] or [[scan]]")),
+            ("delivery", DeValue::Array(all)) => {
+                for value in all.iter().take(MAX_DELIVERIES + 1) {
+                    schedule.deliveries.push(Entry { text, key: "delivery", value }.delivery()?);
+                }
+            }
+            _ => {
+                return Err(
+                    reader.wrong("expected experiment, station, [mode.NAME], [[scan]] or [[delivery]]")
+                );
+            }
         }
     }
     for value in list.iter().take(MAX_SCANS) {
@@ -111,6 +135,53 @@ impl<'a> Entry<'a> {
         }
         let rate = rate.ok_or_else(|| self.wrong("the mode has no rate, such as rate = \"2Gbps\""))?;
         Ok(RecordedRate { sample_bits_per_second: rate, frame: FrameSize::of(&format), format })
+    }
+
+    fn list(&self) -> Result<Vec<String>, ScheduleError> {
+        let wrong = || self.wrong("expected a list of texts, such as [\"correlator:/data\"]");
+        let list = self.value.get_ref().as_array().ok_or_else(wrong)?;
+        let text = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().map(str::to_owned);
+        list.iter().take(MAX_LISTED).map(|value| text(value).ok_or_else(wrong)).collect()
+    }
+
+    fn minute(&self) -> Result<u16, ScheduleError> {
+        minute_of_day(&self.words()?)
+            .ok_or_else(|| self.wrong("expected a time of the day, UTC, such as 22:00"))
+    }
+
+    fn delivery(&self) -> Result<ScheduledDelivery, ScheduleError> {
+        let mut one = ScheduledDelivery::default();
+        let (mut from, mut until) = (None, None);
+        for (key, value) in self.table()?.iter() {
+            let entry = Entry { text: self.text, key: key.get_ref(), value };
+            match key.get_ref().as_ref() {
+                "to" => one.to = entry.list()?,
+                "scans" => one.scans = entry.list()?,
+                "after" => {
+                    let after = DeliveryMoment::of(&entry.words()?);
+                    one.after = after.ok_or_else(|| entry.wrong("expected scan or session"))?;
+                }
+                "from" => from = Some(entry.minute()?),
+                "until" => until = Some(entry.minute()?),
+                "priority" => {
+                    let number =
+                        value.get_ref().as_integer().and_then(|number| number.as_str().parse::<i8>().ok());
+                    let number = number.filter(|number| (-MAX_PRIORITY..=MAX_PRIORITY).contains(number));
+                    one.priority = number.ok_or_else(|| entry.wrong("expected a number from -9 to 9"))?;
+                }
+                "rate" => one.rate_bits = Some(entry.rate()?),
+                _ => return Err(entry.wrong("expected to, scans, after, from, until, priority or rate")),
+            }
+        }
+        one.hours = match (from, until) {
+            (None, None) => None,
+            (Some(from_minute), Some(to_minute)) => Some(DayWindow { from_minute, to_minute }),
+            _ => return Err(self.wrong("from needs until, and until needs from")),
+        };
+        match one.to.is_empty() {
+            true => Err(self.wrong("a delivery needs to, such as to = [\"correlator:/data\"]")),
+            false => Ok(one),
+        }
     }
 
     fn scan(&self, modes: &Modes) -> Result<ScheduledScan, ScheduleError> {
@@ -186,6 +257,17 @@ duration = '60s'
     }
 
     #[test]
+    fn deliveries_are_read_and_said() {
+        let text = "[[delivery]]\nto = ['c:/d1', 'c:/d2']\nscans = ['no00*']\nafter = 'session'\nfrom = '22:00'\nuntil = '06:00'
+                    priority = 5\nrate = '400Mbps'\n[[delivery]]\nto = ['b:/d']\n";
+        let schedule = parse(text).unwrap();
+        let said: Vec<String> = schedule.deliveries.iter().map(ToString::to_string).collect();
+        let first =
+            "no00*, after the last scan, to c:/d1, c:/d2, 22:00-06:00 UTC, priority 5, at most 400 Mb/s";
+        assert_eq!(said, [first, "each scan, to b:/d"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, line) in [
             ("experiment =", 1),
@@ -197,6 +279,11 @@ duration = '60s'
             ("[[scan]]\nname = 'a'\nstart = 2026-11-26T12:00:00Z\nlength = 1", 4),
             ("[[scan]]\nname = 'a'\nstart = 2026-11-26T12:00:00Z", 1),
             ("x = 1", 1),
+            ("[[delivery]]\nto = 'a'", 2),
+            ("[[delivery]]\nafter = 'scan'", 1),
+            ("[[delivery]]\nto = ['a:/b']\nfrom = '22:00'", 1),
+            ("[[delivery]]\nto = ['a:/b']\npriority = 10", 3),
+            ("[[delivery]]\nto = ['a:/b']\nuntil = '24:00'", 3),
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.line, line, "{text:?}: {error}");

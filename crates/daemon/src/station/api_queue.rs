@@ -1,6 +1,7 @@
 //! The queue of copies over the HTTP API.
 
 use super::api::{ApiState, Failure, replied};
+use super::deliveries::{read_hours, read_priority};
 use super::json;
 use super::queue::{CopyOrder, OrderError};
 use super::routes::Call;
@@ -21,6 +22,10 @@ struct OrderBody {
     to: Vec<String>,
     at: Option<String>,
     rate_bits: Option<u64>,
+    from: Option<String>,
+    until: Option<String>,
+    priority: i8,
+    schedule: Option<String>,
 }
 
 impl From<OrderError> for Failure {
@@ -43,13 +48,16 @@ impl ApiState {
     }
 
     pub(super) async fn queue_copies(&self, request: Request) -> Result<Response, Failure> {
-        let OrderBody { scans, to, at, rate_bits } = self.read(request).await?;
+        let body: OrderBody = self.read(request).await?;
+        let OrderBody { scans, to, at, rate_bits, schedule, .. } = body;
+        let hours = read_hours(body.from.as_deref(), body.until.as_deref()).map_err(Failure::bad)?;
+        let priority = read_priority(body.priority).map_err(Failure::bad)?;
         let ordering = Arc::clone(&self.ordering).try_lock_owned().map_err(|_| {
             let text = format!("another order is being checked{}", Hint("ask again"));
             Failure::new(503, "busy", text)
         })?;
         let service = Arc::clone(&self.service);
-        let order = CopyOrder { scans, to, at, rate_bits };
+        let order = CopyOrder { scans, to, at, rate_bits, hours, priority, schedule };
         let work = move || {
             // Also if the client leaves.
             let _ordering = ordering;

@@ -2,6 +2,7 @@
 
 use super::ScheduleLoadError;
 use super::api::{ApiState, Failure, MAX_SCHEDULE_BYTES, replied};
+use super::deliveries::DeliveryBody;
 use super::json;
 use super::schedules::ScheduleLoad;
 use axum::extract::Request;
@@ -28,6 +29,7 @@ struct ScheduleBody {
     name: String,
     replace: bool,
     force: bool,
+    deliveries: Vec<DeliveryBody>,
 }
 
 impl From<ScheduleLoadError> for Failure {
@@ -35,6 +37,7 @@ impl From<ScheduleLoadError> for Failure {
         use ScheduleLoadError as E;
         let (status, code) = match &error {
             E::Read(_) | E::NoScan(_) => (400, "bad_schedule"),
+            E::Delivery(_) => (409, "bad_delivery"),
             E::OfFile(_) => (409, "schedule_of_file"),
             E::Io(_) => (503, "failed"),
             E::Refused(_) => (409, "refused"),
@@ -62,7 +65,8 @@ impl ApiState {
             let loaded = snapshot.schedules.into_iter().map(|status| status.name).collect();
             return Err(StationRefusal::NoSchedule { name: name.to_owned(), loaded }.into());
         };
-        let scans: Vec<Value> = scans.iter().map(json::planned).collect();
+        let queue = self.service.queued();
+        let scans: Vec<Value> = scans.iter().map(|scan| json::planned_with(scan, &queue)).collect();
         let summary = json::schedule(status, &lock(&self.service.shared.schedules));
         Ok(json!({ "schedule": summary, "scans": scans }))
     }
@@ -77,7 +81,9 @@ impl ApiState {
             Some("toml") => Some(ScheduleFormat::Toml),
             Some(_) => return Err(Failure::bad("format: expected vex, snap or toml")),
         };
+        let deliveries = body.deliveries.into_iter().map(DeliveryBody::read).collect::<Result<_, _>>();
         let load = ScheduleLoad {
+            deliveries: deliveries.map_err(Failure::bad)?,
             text: body.text,
             procedures: body.procedures,
             format,
@@ -95,7 +101,7 @@ impl ApiState {
         };
         let loaded = tokio::task::spawn_blocking(work).await.map_err(Failure::bad)??;
         let mut reply = self.schedule(&loaded.name)?;
-        reply["notes"] = loaded.notes.iter().map(ToString::to_string).collect();
+        reply["notes"] = loaded.notes.into();
         Ok(replied(StatusCode::CREATED, &reply))
     }
 

@@ -8,10 +8,12 @@
 use crate::schedule::ScheduleJournal;
 use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::sequencer::JournalRecord;
+use skyhaul::core::station::DeliveryRecord;
 use skyhaul::io::disk::sync_name;
 use skyhaul::io::file::read_small;
 use skyhaul::io::lock::lock;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
@@ -42,6 +44,13 @@ pub(super) const ALARMS_FILE: &str = "station_alarms.json";
 struct JobDisk {
     directory: PathBuf,
     journals: HashMap<String, ScheduleJournal>,
+}
+
+/// What the journals of a schedule hold.
+#[derive(Debug, Default)]
+pub(super) struct JournalContents {
+    pub(super) attempts: Vec<JournalRecord>,
+    pub(super) delivered: Vec<DeliveryRecord>,
 }
 
 type Job = Box<dyn FnOnce(&mut JobDisk) + Send>;
@@ -92,7 +101,10 @@ impl DiskJobs {
     }
 
     /// Appends a record to the journal of a schedule, and waits until a disk has it.
-    pub(super) fn append(&self, schedule: &str, record: &JournalRecord) -> io::Result<()> {
+    pub(super) fn append<R>(&self, schedule: &str, record: &R) -> io::Result<()>
+    where
+        R: Display + Clone + Send + 'static,
+    {
         let (schedule, record) = (schedule.to_owned(), record.clone());
         self.any(move |disk| disk.append(&schedule, &record)).map(|_| ())
     }
@@ -108,14 +120,16 @@ impl DiskJobs {
     }
 
     /// Returns what the journals of a schedule hold.
-    pub(super) fn records(&self, schedule: &str) -> io::Result<Vec<JournalRecord>> {
+    pub(super) fn records(&self, schedule: &str) -> io::Result<JournalContents> {
         let schedule = schedule.to_owned();
         let all = self.any(move |disk| {
             // Read anew: others may have written it, such as `record --schedule`.
             disk.journals.remove(&schedule);
-            Ok(std::mem::take(&mut disk.journal(&schedule)?.records))
+            let journal = disk.journal(&schedule)?;
+            Ok((std::mem::take(&mut journal.records), std::mem::take(&mut journal.delivered)))
         })?;
-        Ok(all.into_iter().flatten().collect())
+        let (attempts, delivered): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        Ok(JournalContents { attempts: attempts.concat(), delivered: delivered.concat() })
     }
 
     /// Keeps a file that takes the place of the last one of its name.
@@ -211,7 +225,7 @@ impl JobDisk {
         self.journals.get_mut(schedule).ok_or_else(|| io::Error::other("the journal is not open"))
     }
 
-    fn append(&mut self, schedule: &str, record: &JournalRecord) -> io::Result<()> {
+    fn append(&mut self, schedule: &str, record: &impl Display) -> io::Result<()> {
         self.journal(schedule)?.append(record).map(|_| ())
     }
 
@@ -248,14 +262,14 @@ mod tests {
         jobs.append("n26c3_mh", &record(1)).unwrap();
         jobs.keep(SCHEDULES_FILE, b"{}".to_vec()).unwrap();
         assert_eq!(
-            (jobs.records("n26c3_mh").unwrap(), jobs.kept(SCHEDULES_FILE).unwrap()),
+            (jobs.records("n26c3_mh").unwrap().attempts, jobs.kept(SCHEDULES_FILE).unwrap()),
             (vec![record(1)], vec![b"{}".to_vec()])
         );
         assert!(!first.path().join("n26c3_mh_schedule.journal").exists());
         drop(hold);
         // What waited for it is done then.
         jobs.settle();
-        assert_eq!(jobs.records("n26c3_mh").unwrap(), vec![record(1); 2]);
+        assert_eq!(jobs.records("n26c3_mh").unwrap().attempts, vec![record(1); 2]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can be seen of a station, as JSON.
 
+use super::deliveries::DeliveryBody;
 use super::kept::Schedules;
 use serde_json::{Map, Value, json};
 use skyhaul::io::disk::{TurnCounts, turn_counts};
@@ -7,8 +8,9 @@ use skyhaul::quality::QualityReport;
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    InputStatus, PlannedStatus, QueuedState, QueuedStatus, RecordingStatus, Reserved, ScheduleStatus,
-    StationDisk, StationRefusal, StationSnapshot, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
+    DeliveryStatus, InputStatus, PlannedStatus, QueuedId, QueuedState, QueuedStatus, RecordingStatus,
+    Reserved, ScanDelivery, ScheduleStatus, StationDisk, StationRefusal, StationSnapshot, TransferOutcome,
+    TransferPace, TransferStatus, UnixMillis,
 };
 use std::path::Path;
 
@@ -81,6 +83,7 @@ pub(super) fn schedule(status: &ScheduleStatus, known: &Schedules) -> Value {
         "states": states,
         "next": next,
         "next_start": next_start.map(skyhaul::time::format),
+        "deliveries": status.deliveries.iter().map(delivery).collect::<Vec<_>>(),
     })
 }
 
@@ -96,7 +99,38 @@ pub(super) fn planned(status: &PlannedStatus) -> Value {
         "attempts": status.attempts,
         "recording": status.recording,
         "reason": status.reason,
+        "deliveries": status.deliveries.iter().map(|one| scan_delivery(one, &[])).collect::<Vec<_>>(),
     })
+}
+
+/// A scan of a schedule, with the states of its copies.
+pub(super) fn planned_with(status: &PlannedStatus, queue: &[QueuedStatus]) -> Value {
+    let mut scan = planned(status);
+    scan["deliveries"] = status.deliveries.iter().map(|one| scan_delivery(one, queue)).collect();
+    scan
+}
+
+/// The delivery of a scan. A copy without a state is not among those of `queue`.
+fn scan_delivery(one: &ScanDelivery, queue: &[QueuedStatus]) -> Value {
+    let copy = |copy: &QueuedId| {
+        let at = queue.binary_search_by_key(copy, |status| status.copy).ok();
+        json!({ "copy": copy.0, "state": at.map(|at| queue[at].state.name()) })
+    };
+    json!({
+        "destination": one.destination,
+        "state": one.state.name(),
+        "copies": one.copies.iter().map(copy).collect::<Vec<_>>(),
+        "reason": one.reason,
+    })
+}
+
+/// A delivery of a schedule in numbers.
+fn delivery(status: &DeliveryStatus) -> Value {
+    let mut value = serde_json::to_value(DeliveryBody::of(&status.rule)).unwrap_or_default();
+    let states: Map<String, Value> =
+        status.states.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
+    value["states"] = states.into();
+    value
 }
 
 /// A transfer. Its priority is below that of every recording.
@@ -152,6 +186,9 @@ pub(super) fn queued(status: &QueuedStatus) -> Value {
         "attempts": status.attempts,
         "due_at": (!status.state.is_ended()).then(|| wall_clock(status.due_at)),
         "priority": "below recordings",
+        "order": request.priority,
+        "hours": request.hours.map(|hours| hours.to_string()),
+        "schedule": request.schedule,
         "paused": status.pace == TransferPace::Paused,
         "limit_bits": limit,
         "rate_bits": status.rate_bits,

@@ -1,10 +1,11 @@
 //! Schedules as they are kept on the disks.
 
+use super::deliveries::DeliveryBody;
 use crate::schedule::recording_name;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::observation::rate::RecordedRate;
 use skyhaul_core::observation::scan::{ScheduledScan, StationSchedule};
-use skyhaul_core::station::{PlannedScan, ScheduleRequest};
+use skyhaul_core::station::{DeliveryRule, PlannedScan, ScheduleRequest};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -16,6 +17,8 @@ pub(super) struct KeptSchedule {
     pub(super) format: String,
     input: String,
     pub(super) scans: Vec<KeptScan>,
+    #[serde(default)]
+    deliveries: Vec<DeliveryBody>,
     /// The file of the watched directory that it is from.
     #[serde(skip)]
     pub(super) file: Option<PathBuf>,
@@ -46,7 +49,7 @@ pub(super) struct Schedules {
 }
 
 impl KeptSchedule {
-    pub(super) fn new(schedule: &StationSchedule, input: &str) -> Self {
+    pub(super) fn new(schedule: &StationSchedule, input: &str, rules: &[DeliveryRule]) -> Self {
         let is_to_record = |scan: &&ScheduledScan| scan.recorded && scan.start < scan.stop;
         let scan = |scan: &ScheduledScan| KeptScan {
             name: recording_name(schedule, &scan.name),
@@ -60,6 +63,7 @@ impl KeptSchedule {
             format: schedule.format.clone(),
             input: input.to_owned(),
             scans: schedule.scans.iter().filter(is_to_record).map(scan).collect(),
+            deliveries: rules.iter().map(DeliveryBody::of).collect(),
             file: None,
         }
     }
@@ -75,6 +79,8 @@ impl KeptSchedule {
             name: name.to_owned(),
             input: self.input.clone(),
             scans: self.scans.iter().map(scan).collect(),
+            // They were rules before.
+            deliveries: self.deliveries.iter().filter_map(|body| body.rule().ok()).collect(),
             ..ScheduleRequest::default()
         }
     }

@@ -1,6 +1,7 @@
 //! The queue of copies as it is kept on the disks. It has no tokens: those stay in the files that the configuration names.
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::observation::delivery::DayWindow;
 use skyhaul_core::station::{
     QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedState, QueuedStatus, UnixMillis,
 };
@@ -22,6 +23,14 @@ struct KeptCopy {
     parts: Vec<KeptPart>,
     not_before: i64,
     rate_bits: Option<u64>,
+    #[serde(default)]
+    priority: i8,
+    #[serde(default)]
+    hours: Option<(u16, u16)>,
+    #[serde(default)]
+    schedule: Option<String>,
+    #[serde(default)]
+    is_unnoted: bool,
     state: String,
     attempts: u32,
     failures: u32,
@@ -56,7 +65,8 @@ impl KeptQueue {
 
 impl KeptCopy {
     fn of(status: &QueuedStatus) -> Self {
-        let QueuedRequest { scan, destination, parts, not_before, rate_bits } = &status.request;
+        let QueuedRequest { scan, destination, parts, not_before, rate_bits, priority, hours, schedule } =
+            &status.request;
         let part = |part: &QueuedPart| KeptPart {
             directory: part.directory.clone(),
             sources: part.sources.clone(),
@@ -71,6 +81,10 @@ impl KeptCopy {
             parts: parts.iter().map(part).collect(),
             not_before: not_before.0,
             rate_bits: *rate_bits,
+            priority: *priority,
+            hours: hours.map(|hours| (hours.from_minute, hours.to_minute)),
+            schedule: schedule.clone(),
+            is_unnoted: status.is_unnoted,
             state: status.state.name().to_owned(),
             attempts: status.attempts,
             failures: status.failures,
@@ -99,7 +113,11 @@ impl KeptCopy {
                 parts: self.parts.iter().map(part).collect(),
                 not_before: UnixMillis(self.not_before),
                 rate_bits: self.rate_bits,
+                priority: self.priority,
+                hours: self.hours.map(|(from_minute, to_minute)| DayWindow { from_minute, to_minute }),
+                schedule: self.schedule.clone(),
             },
+            is_unnoted: self.is_unnoted,
             // One that this version does not know is tried again, and proved anew.
             state: QueuedState::of(&self.state).unwrap_or_default(),
             attempts: self.attempts,
@@ -134,6 +152,9 @@ mod tests {
             parts: vec![part],
             not_before: UnixMillis(5),
             rate_bits: Some(7),
+            priority: -3,
+            hours: Some(DayWindow { from_minute: 1320, to_minute: 360 }),
+            schedule: Some("n26c3_mh".into()),
         };
         let status = QueuedStatus {
             copy: QueuedId(9),
@@ -144,6 +165,7 @@ mod tests {
             failing_since: Some(UnixMillis(11)),
             due_at: UnixMillis(12),
             there_bytes: 13,
+            is_unnoted: true,
             reason: Some("reset".into()),
             requested_at: UnixMillis(1),
             ..QueuedStatus::default()
@@ -152,5 +174,17 @@ mod tests {
             serde_json::to_vec(&KeptQueue::new(3, QueuedId(10), std::slice::from_ref(&status))).unwrap();
         let kept: KeptQueue = serde_json::from_slice(&text).unwrap();
         assert_eq!(kept.request(), QueueRequest::Restore { last: 10, copies: vec![status] });
+    }
+    #[test]
+    fn a_queue_of_an_earlier_version_is_read() {
+        let text = r#"{"version":3,"last":4,"copies":[{"copy":4,"scan":"s","destination":"c","parts":[],"not_before":0,
+            "rate_bits":null,"state":"waiting","attempts":0,"failures":0,"failing_since":null,"due_at":0,"there_bytes":0,
+            "reason":null,"requested_at":0,"ended_at":null}]}"#;
+        let kept: KeptQueue = serde_json::from_str(text).unwrap();
+        let QueueRequest::Restore { last: 4, copies } = kept.request() else { panic!() };
+        assert_eq!(
+            (copies[0].request.priority, copies[0].request.hours, copies[0].is_unnoted),
+            (0, None, false)
+        );
     }
 }

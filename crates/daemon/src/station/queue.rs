@@ -17,9 +17,11 @@ use super::shared::{Shared, now};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{ScanNames, ScanPattern, ask_disks};
+use skyhaul_core::observation::delivery::{DayWindow, minute_of_day};
+use skyhaul_core::observation::sequencer::attempt_name;
 use skyhaul_core::station::{
-    DAY_MINUTES, FreeSpace, QueueRefusal, QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedStatus,
-    StationRefusal, StationRequest, UnixMillis, next_minute_of_day,
+    FreeSpace, PlannedStatus, QueueRefusal, QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedStatus,
+    StationRefusal, StationRequest, UNKNOWN_FILE_SYSTEM, UnixMillis, next_minute_of_day,
 };
 use skyhaul_transfer::copy::{PathTrial, SourceSizes, remote, source_sizes};
 use std::collections::BTreeSet;
@@ -47,6 +49,12 @@ pub struct CopyOrder {
     pub at: Option<String>,
     /// Maximum rate of each copy, bits per second.
     pub rate_bits: Option<u64>,
+    /// The time of the day at which bytes are copied; `None`: any.
+    pub hours: Option<DayWindow>,
+    /// Copies of a higher one begin first.
+    pub priority: i8,
+    /// Also all recordings of this schedule.
+    pub schedule: Option<String>,
 }
 
 /// Copies that were accepted.
@@ -94,7 +102,7 @@ pub enum OrderError {
 type LeftOut = Vec<(String, String)>;
 
 /// A scan as it lies on one disk.
-type OnDisk = (Vec<PathBuf>, SourceSizes);
+pub(super) type OnDisk = (Vec<PathBuf>, SourceSizes);
 
 impl Shared {
     /// Takes up what an earlier run had.
@@ -142,7 +150,11 @@ impl Shared {
     pub(super) fn keep_queue(&self) -> io::Result<()> {
         let mut version = lock(&self.queue_version);
         let text = self.queue_text(&mut version)?;
-        self.jobs.keep(QUEUE_FILE, text)
+        let kept = self.jobs.keep(QUEUE_FILE, text);
+        if kept.is_err() {
+            self.is_queue_stale.store(true, Ordering::SeqCst);
+        }
+        kept
     }
 
     /// Asks the queue, and keeps what follows.
@@ -165,7 +177,7 @@ impl Shared {
             return Err(StationRefusal::from(QueueRefusal::NoDestination { name: destination, known }).into());
         };
         let setup = self.setup.destinations.get(at).cloned().unwrap_or_default();
-        let (scans, left_out) = self.choose(&order.scans, &destination)?;
+        let (scans, left_out) = self.choose(order, &destination)?;
         let found = self.find(&scans)?;
         let mut copies = Vec::with_capacity(scans.len());
         for (scan, on_disks) in scans.into_iter().zip(found) {
@@ -175,6 +187,9 @@ impl Shared {
                 destination: destination.clone(),
                 not_before,
                 rate_bits: order.rate_bits,
+                priority: order.priority,
+                hours: order.hours,
+                schedule: None,
             });
         }
         // What the station knows already is refused before the path is tried, which takes a second.
@@ -209,9 +224,10 @@ impl Shared {
         Ok(AcceptedCopies { copies, left_out, path })
     }
 
-    /// The scans that are meant, and those that a pattern leaves out.
-    fn choose(&self, patterns: &[String], destination: &str) -> Result<(Vec<String>, LeftOut), OrderError> {
-        if patterns.is_empty() || patterns.len() > MAX_PATTERNS {
+    /// The scans that are meant, and those that a pattern or a schedule leaves out.
+    fn choose(&self, order: &CopyOrder, destination: &str) -> Result<(Vec<String>, LeftOut), OrderError> {
+        let patterns = &order.scans;
+        if patterns.is_empty() && order.schedule.is_none() || patterns.len() > MAX_PATTERNS {
             return Err(OrderError::Bad(format!("expected 1 to {MAX_PATTERNS} scans")));
         }
         let on_disks = ScanNames::on(&self.setup.disks, DISK_TIMEOUT);
@@ -222,6 +238,18 @@ impl Shared {
             let station = &lock(&self.state).station;
             let recorded = station.snapshot().recordings.into_iter().map(|one| one.name);
             (recorded.collect(), station.queued())
+        };
+        let why_not = |name: &str| {
+            let same = |one: &&QueuedStatus| {
+                one.request.scan == *name
+                    && one.request.destination == destination
+                    && !matches!(one.state.name(), "failed" | "cancelled")
+            };
+            if recorded.iter().any(|other| other == name) {
+                return Some("it is being recorded".to_owned());
+            }
+            let other = queued.iter().find(same)?;
+            Some(format!("it is in the queue as {}: {}", other.copy.0, other.state.name().replace('_', " ")))
         };
         let (mut chosen, mut left_out) = (BTreeSet::new(), Vec::new());
         for text in patterns {
@@ -237,18 +265,19 @@ impl Shared {
                 return Err(StationRefusal::NoScan { name: text.clone() }.into());
             }
             for name in matching {
-                let same = |one: &&QueuedStatus| {
-                    one.request.scan == *name
-                        && one.request.destination == destination
-                        && !matches!(one.state.name(), "failed" | "cancelled")
-                };
-                if recorded.contains(name) {
-                    left_out.push((name.clone(), "it is being recorded".to_owned()));
-                } else if let Some(other) = queued.iter().find(same) {
-                    let state = other.state.name().replace('_', " ");
-                    left_out.push((name.clone(), format!("it is in the queue as {}: {state}", other.copy.0)));
-                } else {
-                    chosen.insert(name.clone());
+                match why_not(name) {
+                    Some(why) => left_out.push((name.clone(), why)),
+                    None => drop(chosen.insert(name.clone())),
+                }
+            }
+        }
+        if let Some(schedule) = &order.schedule {
+            for (name, why) in
+                self.recordings_of(schedule, |name| on_disks.labels.iter().any(|on| on == name))?
+            {
+                match why.or_else(|| why_not(&name)) {
+                    Some(why) => left_out.push((name, why)),
+                    None => drop(chosen.insert(name)),
                 }
             }
         }
@@ -262,8 +291,33 @@ impl Shared {
         Ok((chosen.into_iter().collect(), left_out))
     }
 
+    /// The recordings of a schedule, and its scans of which there is none, with the reason.
+    fn recordings_of(
+        &self,
+        schedule: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, Option<String>)>, OrderError> {
+        let (scans, loaded) = {
+            let station = &lock(&self.state).station;
+            let loaded = station.schedules().into_iter().map(|status| status.name);
+            (station.schedule(schedule), loaded.collect())
+        };
+        let name = schedule.chars().take(120).collect();
+        let scans = scans.ok_or(StationRefusal::NoSchedule { name, loaded })?;
+        let mut all = Vec::new();
+        for PlannedStatus { scan, state, attempts, .. } in scans {
+            let names = (1..=attempts).map(|attempt| attempt_name(&scan.name, attempt));
+            let before = all.len();
+            all.extend(names.filter(|name| is_there(name)).map(|name| (name, None)));
+            if all.len() == before {
+                all.push((scan.name, Some(format!("there is no recording of it, it is {}", state.name()))));
+            }
+        }
+        Ok(all)
+    }
+
     /// Where each scan lies: for each, what is on each disk that has a part of it.
-    fn find(&self, scans: &[String]) -> Result<Vec<Vec<OnDisk>>, OrderError> {
+    pub(super) fn find(&self, scans: &[String]) -> Result<Vec<Vec<OnDisk>>, OrderError> {
         let names = scans.to_vec();
         let answers =
             ask_disks(&self.setup.disks, DISK_TIMEOUT, move |_, disk, tick| on_disk(disk, &names, tick));
@@ -315,7 +369,11 @@ fn on_disk(disk: &Path, scans: &[String], tick: &dyn Fn()) -> io::Result<Vec<Opt
 }
 
 /// The parts of a scan, each with its directory.
-fn parts(scan: &str, on_disks: Vec<OnDisk>, directories: &[String]) -> Result<Vec<QueuedPart>, OrderError> {
+pub(super) fn parts(
+    scan: &str,
+    on_disks: Vec<OnDisk>,
+    directories: &[String],
+) -> Result<Vec<QueuedPart>, OrderError> {
     if on_disks.is_empty() {
         return Err(StationRefusal::NoScan { name: scan.chars().take(120).collect() }.into());
     }
@@ -333,13 +391,13 @@ fn parts(scan: &str, on_disks: Vec<OnDisk>, directories: &[String]) -> Result<Ve
         sources: sources.iter().map(|path| path.display().to_string()).collect(),
         files: sizes.files,
         bytes: sizes.bytes,
-        file_system: 0,
+        file_system: UNKNOWN_FILE_SYSTEM,
     };
     Ok(on_disks.into_iter().zip(directories).map(part).collect())
 }
 
 /// The destination's name, and its directories.
-fn parse_destination(to: &[String]) -> Result<(String, Vec<String>), OrderError> {
+pub(super) fn parse_destination(to: &[String]) -> Result<(String, Vec<String>), OrderError> {
     let bad = |text: String| {
         OrderError::Bad(format!(
             "{text}{}",
@@ -370,12 +428,7 @@ fn parse_destination(to: &[String]) -> Result<(String, Vec<String>), OrderError>
 
 /// A time of day is the next one.
 fn parse_time(text: &str, now: UnixMillis) -> Result<UnixMillis, OrderError> {
-    let of_day = text.split_once(':').and_then(|(hour, minute)| {
-        let two = |text: &str| (text.len() == 2).then(|| text.parse::<u16>().ok()).flatten();
-        let minute = two(hour)? * 60 + two(minute).filter(|minute| *minute < 60)?;
-        (minute < DAY_MINUTES).then_some(minute)
-    });
-    match of_day {
+    match minute_of_day(text) {
         Some(minute) => Ok(next_minute_of_day(now, minute)),
         None => match skyhaul::time::parse(text) {
             Ok(seconds) => Ok(UnixMillis(seconds.saturating_mul(1000))),

@@ -138,6 +138,12 @@ pub(super) const ROUTES: &[Route] = &[
             ("name", "string", false, "its name if it gives neither an experiment nor a station"),
             ("replace", "boolean", false, "take the place of a schedule of its name (default: false)"),
             ("force", "boolean", false, "load it in spite of conflicts (default: false)"),
+            (
+                "deliveries",
+                "array",
+                false,
+                "where its recordings go, in place of what it says itself: objects of to, scans, after, from, until, priority and rate_bits",
+            ),
         ],
         query: &[],
         reply: (201, JSON, "the schedule, its scans, and notes"),
@@ -199,7 +205,13 @@ pub(super) const ROUTES: &[Route] = &[
         call: Call::QueueCopies,
         summary: "Copy scans to another host, all or none; the reply comes when the path was tried, there is space, and the copies are kept for a restart",
         body: &[
-            ("scans", "array", true, "names of scans; * and ? stand for any characters"),
+            (
+                "scans",
+                "array",
+                false,
+                "names of scans; * and ? stand for any characters (this, schedule, or both are needed)",
+            ),
+            ("schedule", "string", false, "all recordings of this schedule"),
             (
                 "to",
                 "array",
@@ -213,6 +225,14 @@ pub(super) const ROUTES: &[Route] = &[
                 "begin at this time: of the day (22:00, UTC) or of the calendar (default: now)",
             ),
             ("rate_bits", "integer", false, "maximum rate of each copy, bits per second"),
+            (
+                "from",
+                "string",
+                false,
+                "bytes are copied from this time of the day, UTC (with until; default: always)",
+            ),
+            ("until", "string", false, "and until this time of the day"),
+            ("priority", "integer", false, "copies of a higher one begin first, -9 to 9 (default: 0)"),
         ],
         query: &[],
         reply: (

@@ -8,14 +8,15 @@
 //!
 //! A schedule that was accepted is followed again after a restart: it is on the disks before its client is answered.
 
-use super::disk_jobs::SCHEDULES_FILE;
+use super::disk_jobs::{JournalContents, SCHEDULES_FILE};
 use super::kept::{KeptFile, KeptSchedule};
 use super::shared::{Shared, StationReply};
 use crate::schedule::{ScheduleReadError, ScheduleText, read, recording_name};
 use skyhaul::core::hint::{Hint, split};
 use skyhaul::io::lock::lock;
+use skyhaul_core::observation::delivery::ScheduledDelivery;
 use skyhaul_core::observation::scan::ScheduleFormat;
-use skyhaul_core::station::{ScheduleConflict, ScheduleRequest, StationRefusal, StationRequest};
+use skyhaul_core::station::{ScheduleRequest, StationRefusal, StationRequest};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub struct ScheduleLoad {
     pub replace: bool,
     /// Whether it is loaded in spite of conflicts.
     pub accept_conflicts: bool,
+    /// Where its recordings go, in place of what it says itself.
+    pub deliveries: Vec<ScheduledDelivery>,
 }
 
 /// Why a schedule is not loaded or removed.
@@ -50,6 +53,9 @@ pub enum ScheduleLoadError {
     /// It has nothing to record.
     #[error("no scan to record for {0}")]
     NoScan(String),
+    /// What becomes of its recordings.
+    #[error("{0}")]
+    Delivery(String),
     /// The station.
     #[error("{0}")]
     Refused(#[from] StationRefusal),
@@ -66,8 +72,8 @@ pub enum ScheduleLoadError {
 pub struct LoadedSchedule {
     /// Its name.
     pub name: String,
-    /// Conflicts that do not prevent that it is loaded.
-    pub notes: Vec<ScheduleConflict>,
+    /// What is to be known of it, and does not prevent that it is loaded: too little space, a path of a delivery that fails.
+    pub notes: Vec<String>,
 }
 
 impl Shared {
@@ -81,8 +87,13 @@ impl Shared {
         let files = files.iter().filter_map(|bytes| serde_json::from_slice::<KeptFile>(bytes).ok());
         let Some(newest) = files.max_by_key(|file| file.version) else { return Ok(()) };
         for (name, kept) in &newest.schedules {
-            let journal = self.jobs.records(name)?;
-            let request = ScheduleRequest { journal, accept_conflicts: true, ..kept.request(name) };
+            let JournalContents { attempts, delivered } = self.jobs.records(name)?;
+            let request = ScheduleRequest {
+                journal: attempts,
+                delivered,
+                accept_conflicts: true,
+                ..kept.request(name)
+            };
             if let Err(refusal) = self.ask(StationRequest::LoadSchedule(Box::new(request))) {
                 let text = format!("schedule {name} is not followed: {}", split(&refusal.to_string()).0);
                 lock(&self.schedules).problems.insert(PathBuf::from(name), text);
@@ -106,7 +117,13 @@ impl Shared {
             station: load.station.as_deref(),
         };
         let schedule = read(&source)?;
-        let mut kept = KeptSchedule::new(&schedule, &load.input);
+        let given = match load.deliveries.is_empty() {
+            true => &schedule.deliveries,
+            false => &load.deliveries,
+        };
+        let rules = self.rules(given, &schedule, |scan| recording_name(&schedule, scan));
+        let rules = rules.map_err(ScheduleLoadError::Delivery)?;
+        let mut kept = KeptSchedule::new(&schedule, &load.input, &rules);
         if kept.scans.is_empty() {
             let station = if schedule.station.is_empty() { "the station" } else { &schedule.station };
             return Err(ScheduleLoadError::NoScan(station.to_owned()));
@@ -123,13 +140,15 @@ impl Shared {
         {
             return Err(ScheduleLoadError::OfFile(other));
         }
+        let JournalContents { attempts, delivered } = self.jobs.records(&name)?;
         let request = ScheduleRequest {
-            journal: self.jobs.records(&name)?,
+            journal: attempts,
+            delivered,
             replace: load.replace,
             accept_conflicts: load.accept_conflicts,
             ..kept.request(&name)
         };
-        let notes = lock(&self.state).station.conflicts(super::shared::now(), &request);
+        let conflicts = lock(&self.state).station.conflicts(super::shared::now(), &request);
         self.ask(StationRequest::LoadSchedule(Box::new(request)))?;
         let before = lock(&self.schedules).all.insert(name.clone(), kept);
         if let Err(error) = self.keep_schedules() {
@@ -142,6 +161,11 @@ impl Shared {
                 lock(&self.schedules).all.insert(name, before);
             }
             return Err(error.into());
+        }
+        let mut notes: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
+        // A file is read while nobody waits for a reply; its deliveries say later what is wrong.
+        if file.is_none() {
+            notes.extend(self.try_deliveries(&rules));
         }
         Ok(LoadedSchedule { name, notes })
     }

@@ -3,6 +3,7 @@
 use super::alerts::Alerts;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
+use super::deliveries::DeliveryJob;
 use super::disk_jobs::DiskJobs;
 use super::json;
 use super::kept::Schedules;
@@ -63,6 +64,8 @@ pub(super) struct Shared {
     pub(super) queue_version: Mutex<u64>,
     /// Whether the queue has changed since.
     pub(super) is_queue_stale: AtomicBool,
+    /// To the thread of deliveries.
+    pub(super) deliveries: Mutex<std::sync::mpsc::Sender<DeliveryJob>>,
     /// The server of files beside the station, if there is one.
     pub(super) files: OnceLock<FilesView>,
 }
@@ -170,6 +173,10 @@ impl Shared {
                     }
                     StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(&disk)),
                     StationAction::Journal(entry) => self.jobs.post(&entry.schedule, &entry.record),
+                    StationAction::FindRecording(target) => self.have_delivered(DeliveryJob::Find(target)),
+                    StationAction::NoteDelivery { schedule, record } => {
+                        self.have_delivered(DeliveryJob::Note(schedule, record));
+                    }
                     StationAction::ScanChanged(scan) => self.publish("scan", &json::planned(&scan)),
                     StationAction::SchedulesChanged => {
                         let names: Vec<_> = state.station.schedules().into_iter().map(|of| of.name).collect();

@@ -68,6 +68,7 @@ impl VexFile {
             station_name: self.station_name(station).unwrap_or_default(),
             format: format!("VEX {}", excerpt(&self.revision)),
             scans,
+            deliveries: Vec::new(),
             remarks: (!known).then(remark).into_iter().collect(),
         })
     }

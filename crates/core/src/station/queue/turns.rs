@@ -2,9 +2,10 @@
 
 use super::super::ceiling::DestinationConfig;
 use super::super::events::StationAction;
-use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedState};
+use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedId, QueuedState};
 use super::super::state::{TransferPace, UnixMillis};
 use super::{Queue, StopCause};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl Queue {
@@ -23,12 +24,18 @@ impl Queue {
                 continue;
             };
             running += 1;
-            busy.insert(one.status.request.destination.clone());
-            if of(&one.status.request.destination).is_none_or(|host| host.ceiling(now) == Some(0)) {
+            let request = &one.status.request;
+            busy.insert(request.destination.clone());
+            let is_closed =
+                |host: &DestinationConfig| host.ceiling(now) == Some(0) || !request.is_in_hours(now);
+            if of(&request.destination).is_none_or(is_closed) {
                 one.stop(StopCause::Later, actions);
             }
         }
-        for copy in &self.open {
+        let turn = |copy: &QueuedId| (Reverse(self.all[copy].status.request.priority), *copy);
+        let mut turns: Vec<(Reverse<i8>, QueuedId)> = self.open.iter().map(turn).collect();
+        turns.sort_unstable();
+        for (_, copy) in &turns {
             let Some(one) = self.all.get_mut(copy).filter(|one| !one.status.state.is_running()) else {
                 continue;
             };
@@ -36,7 +43,7 @@ impl Queue {
                 lost.push(*copy);
                 continue;
             };
-            let is_open = host.ceiling(now) != Some(0);
+            let is_open = host.ceiling(now) != Some(0) && one.status.request.is_in_hours(now);
             if running >= MAX_RUNNING_COPIES
                 || one.status.due_at > now
                 || !is_open

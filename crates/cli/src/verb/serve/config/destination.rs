@@ -3,7 +3,8 @@
 use super::key::Key;
 use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
-use skyhaul::core::station::{DAY_MINUTES, DestinationConfig, RateWindow, is_scan_name};
+use skyhaul::core::observation::delivery::{DayWindow, minute_of_day};
+use skyhaul::core::station::{DestinationConfig, RateWindow, is_scan_name};
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul_daemon::station::{DestinationSetup, StationSetup};
 use std::time::Duration;
@@ -74,7 +75,7 @@ impl Key<'_> {
     }
 
     /// A rate at which connections stay alive.
-    fn rate_bits(&self) -> Result<u64> {
+    pub(super) fn rate_bits(&self) -> Result<u64> {
         let bits = self.parse::<Rate>()?.bits_per_second();
         ensure!(bits >= MIN_RATE_BITS, self.wrong("expected 1Mbps or more"));
         Ok(bits)
@@ -113,23 +114,18 @@ impl Key<'_> {
             );
             return Err(self.wrong(format_args!("needs from, to and rate{hint}")));
         };
-        Ok(RateWindow { from_minute, to_minute, rate_bits })
+        Ok(RateWindow { hours: DayWindow { from_minute, to_minute }, rate_bits })
     }
 
     /// A time of the day, `22:00`.
-    fn minute(&self) -> Result<u16> {
-        let text = self.string()?;
-        let minute = text.split_once(':').and_then(|(hour, minute)| {
-            let two = |text: &str| (text.len() == 2).then(|| text.parse::<u16>().ok()).flatten();
-            Some(two(hour)? * 60 + two(minute).filter(|minute| *minute < 60)?)
-        });
-        let minute = minute.filter(|minute| *minute < DAY_MINUTES);
+    pub(super) fn minute(&self) -> Result<u16> {
+        let minute = minute_of_day(self.string()?);
         minute.ok_or_else(|| {
             self.wrong(format_args!("expected a time of the day, UTC{}", Hint("such as 22:00")))
         })
     }
 
-    fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    pub(super) fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
         &self,
         range: std::ops::RangeInclusive<N>,
     ) -> Result<N> {
@@ -143,6 +139,7 @@ impl Key<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
+    use skyhaul::core::observation::delivery::DayWindow;
     use skyhaul::core::station::{RateWindow, StationConfig};
     use std::time::Duration;
 
@@ -164,7 +161,10 @@ mod tests {
             (destinations[0].name.as_str(), destinations[0].rate_bits),
             ("correlator", Some(400_000_000))
         );
-        let window = |from_minute, to_minute, rate_bits| RateWindow { from_minute, to_minute, rate_bits };
+        let window = |from_minute, to_minute, rate_bits| RateWindow {
+            hours: DayWindow { from_minute, to_minute },
+            rate_bits,
+        };
         let windows =
             [window(1320, 360, Some(1_000_000_000)), window(360, 450, Some(0)), window(720, 780, None)];
         assert_eq!(destinations[0].windows, windows);
