@@ -36,11 +36,13 @@ mod copies;
 mod deliver;
 #[cfg(test)]
 mod deliver_tests;
+mod delivered;
 mod delivery;
 mod events;
 mod follow;
 mod held;
 mod pace;
+mod part;
 mod queue;
 #[cfg(test)]
 mod queue_tests;
@@ -61,10 +63,11 @@ pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
     TransferCommand, TransferEvent, TransferPlan,
 };
+pub use part::{QueuedId, QueuedPart, UNKNOWN_FILE_SYSTEM};
 pub use queued::{
     FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
-    MAX_RUNNING_COPIES, QueueRefusal, QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome,
-    QueuedPart, QueuedRequest, QueuedState, QueuedStatus, UNKNOWN_FILE_SYSTEM,
+    MAX_RUNNING_COPIES, QueueRefusal, QueueRequest, QueuedCommand, QueuedEvent, QueuedOutcome, QueuedRequest,
+    QueuedState, QueuedStatus,
 };
 pub use refusal::StationRefusal;
 pub use schedule::{
@@ -133,7 +136,7 @@ pub struct Station {
     names: BTreeSet<String>,
     transfers: transfer::Transfers,
     queue: queue::Queue,
-    deliveries: deliver::Deliveries,
+    deliveries: delivered::Deliveries,
     next: u64,
     shutting_down: bool,
     shutdown_requests: Vec<RequestId>,
@@ -164,7 +167,7 @@ impl Station {
             names: BTreeSet::new(),
             transfers: transfer::Transfers::default(),
             queue: queue::Queue::default(),
-            deliveries: deliver::Deliveries::default(),
+            deliveries: delivered::Deliveries::default(),
             next: 1,
             shutting_down: false,
             shutdown_requests: Vec::new(),

@@ -21,6 +21,7 @@ pub mod client;
 mod copying;
 mod dashboard;
 mod deliveries;
+mod delivery_body;
 mod disk_jobs;
 mod disks;
 mod json;

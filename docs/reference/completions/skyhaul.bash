@@ -7247,7 +7247,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__schedule__subcmd__check)
-            opts="-h -V --station --format --procedures --from --until --disk --rate --min-gap --json --config --show-config --help --version"
+            opts="-h -V --station --format --procedures --from --until --disk --rate --min-gap --deliver --deliver-after --deliver-hours --deliver-priority --deliver-rate --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7296,6 +7296,26 @@ _skyhaul() {
                     return 0
                     ;;
                 --min-gap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-after)
+                    COMPREPLY=($(compgen -W "scan session" -- "${cur}"))
+                    return 0
+                    ;;
+                --deliver-hours)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -7454,7 +7474,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__schedule__subcmd__load)
-            opts="-h -V --station --format --procedures --input --replace --force --server --token-file --json --config --show-config --help --version"
+            opts="-h -V --station --format --procedures --input --replace --force --deliver --deliver-after --deliver-hours --deliver-priority --deliver-rate --server --token-file --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7484,6 +7504,26 @@ _skyhaul() {
                     return 0
                     ;;
                 --input)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-after)
+                    COMPREPLY=($(compgen -W "scan session" -- "${cur}"))
+                    return 0
+                    ;;
+                --deliver-hours)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deliver-rate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -8344,7 +8384,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__transfers__subcmd__add)
-            opts="-h -V --at --rate --station --token-file --json --config --show-config --help --version"
+            opts="-h -V --at --rate --schedule --hours --priority --station --token-file --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -8355,6 +8395,18 @@ _skyhaul() {
                     return 0
                     ;;
                 --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --schedule)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hours)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --priority)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

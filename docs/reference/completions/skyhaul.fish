@@ -251,6 +251,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l disk -d 'Compare with the free space of this disk: a directory; may be repeated' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l rate -d 'Highest rate of samples that the station can record' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l min-gap -d 'Shorter gaps between scans are reported' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l deliver -d 'Copy recordings to this directory of a destination of the station\'s configuration; one for each disk that a recording may be on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l deliver-after -d 'Deliver after each scan, or after the last one' -r -f -a "scan\t'After its scan'
+session\t'After the last scan of the schedule'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l deliver-hours -d 'Copy at this time of the day only, UTC, like 22:00-06:00 (default: always)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l deliver-priority -d 'Copies of a higher priority begin first, -9 to 9' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l deliver-rate -d 'Maximum rate of each copy' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l json -d 'Print one JSON report on standard output'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from check" -l show-config -d 'Print the settings in force and where each comes from, then exit'
@@ -262,6 +268,12 @@ snap\t'SNAP, as drudg writes it'
 toml\t'A list of scans'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l procedures -d 'Procedures of the Field System, which set the rates of a .snp schedule (default: FILE with the ending .prc, if it exists)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l input -d 'Input of the station (default: the first one)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l deliver -d 'Copy recordings to this directory of a destination of the station\'s configuration; one for each disk that a recording may be on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l deliver-after -d 'Deliver after each scan, or after the last one' -r -f -a "scan\t'After its scan'
+session\t'After the last scan of the schedule'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l deliver-hours -d 'Copy at this time of the day only, UTC, like 22:00-06:00 (default: always)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l deliver-priority -d 'Copies of a higher priority begin first, -9 to 9' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l deliver-rate -d 'Maximum rate of each copy' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l server -d 'Address of the station\'s HTTP API' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l token-file -d 'File with the station\'s token' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand schedule; and __fish_seen_subcommand_from load" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
@@ -456,6 +468,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and not __fis
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and not __fish_seen_subcommand_from add cancel retry rm help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l at -d 'Begin at this time: of the day, UTC (22:00), or like 2026-11-27T22:00:00Z (default: now)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l rate -d 'Maximum rate of each copy; recordings and the configuration may slow it further' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l schedule -d 'Also copy all recordings of this schedule; scans may then be omitted' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l hours -d 'Copy at this time of the day only, UTC, like 22:00-06:00 (default: always)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l priority -d 'Copies of a higher priority begin first, -9 to 9' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l station -d 'Address of the station\'s HTTP API' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l token-file -d 'File with the station\'s token' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F

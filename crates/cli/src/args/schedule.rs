@@ -3,10 +3,14 @@
 use super::limits::{DESTINATION, GENERAL, SOURCE, some};
 use super::receive::data_time;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use skyhaul::core::observation::delivery::{DayWindow, DeliveryMoment, MAX_PRIORITY, ScheduledDelivery};
 use skyhaul::core::observation::scan::ScheduleFormat;
 use skyhaul::io::quantity::{Rate, Span};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Heading of the options that say where recordings go.
+const DELIVERY: &str = "Delivery";
 
 #[derive(Args, Debug)]
 pub(crate) struct ScheduleArgs {
@@ -54,7 +58,59 @@ pub(crate) struct ScheduleLoadArgs {
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
+    pub(crate) deliver: DeliverArgs,
+    #[command(flatten)]
     pub(crate) at: AtServerArgs,
+}
+
+/// Where recordings go, in place of what the schedule says itself.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DeliverArgs {
+    /// Copy recordings to this directory of a destination of the station's configuration; one for each disk that a recording may be on
+    #[arg(long, value_name = "NAME:DIR", help_heading = DELIVERY)]
+    pub(crate) deliver: Vec<String>,
+    /// Deliver after each scan, or after the last one
+    #[arg(long, value_enum, value_name = "MOMENT", default_value = "scan", requires = "deliver", help_heading = DELIVERY)]
+    pub(crate) deliver_after: DeliverMomentArg,
+    /// Copy at this time of the day only, UTC, like 22:00-06:00 (default: always)
+    #[arg(long, value_name = "HH:MM-HH:MM", requires = "deliver", help_heading = DELIVERY)]
+    pub(crate) deliver_hours: Option<DayWindow>,
+    /// Copies of a higher priority begin first, -9 to 9
+    #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = priority(), requires = "deliver", help_heading = DELIVERY)]
+    pub(crate) deliver_priority: i8,
+    /// Maximum rate of each copy
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 400Mbps, or omit it"), requires = "deliver", help_heading = DELIVERY)]
+    pub(crate) deliver_rate: Option<Rate>,
+}
+
+/// Priorities of copies.
+pub(crate) fn priority() -> clap::builder::RangedI64ValueParser<i8> {
+    clap::value_parser!(i8).range(i64::from(-MAX_PRIORITY)..=i64::from(MAX_PRIORITY))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeliverMomentArg {
+    /// After its scan
+    Scan,
+    /// After the last scan of the schedule
+    Session,
+}
+
+impl DeliverArgs {
+    /// The delivery that they ask for.
+    pub(crate) fn delivery(&self) -> Option<ScheduledDelivery> {
+        (!self.deliver.is_empty()).then(|| ScheduledDelivery {
+            to: self.deliver.clone(),
+            scans: Vec::new(),
+            after: match self.deliver_after {
+                DeliverMomentArg::Scan => DeliveryMoment::Scan,
+                DeliverMomentArg::Session => DeliveryMoment::Session,
+            },
+            hours: self.deliver_hours,
+            priority: self.deliver_priority,
+            rate_bits: self.deliver_rate.map(|rate| rate.bits_per_second()),
+        })
+    }
 }
 
 #[derive(Args, Debug)]
@@ -109,6 +165,8 @@ pub(crate) struct ScheduleCheckArgs {
     /// Shorter gaps between scans are reported
     #[arg(long, default_value = "2s", value_name = "TIME", help_heading = DESTINATION)]
     pub(crate) min_gap: Span,
+    #[command(flatten)]
+    pub(crate) deliver: DeliverArgs,
     /// Print one JSON report on standard output
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,

@@ -1,8 +1,10 @@
 //! Arguments of `transfers`: the queue of a station's copies to other hosts.
 
 use super::limits::some;
+use super::schedule::priority;
 use super::status::AtStationArgs;
 use clap::{Args, Subcommand};
+use skyhaul::core::observation::delivery::DayWindow;
 use skyhaul::io::quantity::Rate;
 
 #[derive(Args, Debug)]
@@ -30,7 +32,7 @@ pub(crate) enum TransfersWhat {
 pub(crate) struct TransfersAddArgs {
     /// Scans, then directories at a destination of the station's configuration, one for each disk that a scan is on. `*` and `?` in
     /// a scan stand for any characters
-    #[arg(required = true, num_args = 2.., value_name = "SCAN... NAME:DIR")]
+    #[arg(required = true, num_args = 1.., value_name = "SCAN... NAME:DIR")]
     pub(crate) words: Vec<String>,
     /// Begin at this time: of the day, UTC (22:00), or like 2026-11-27T22:00:00Z (default: now)
     #[arg(long = "at", value_name = "TIME")]
@@ -38,6 +40,15 @@ pub(crate) struct TransfersAddArgs {
     /// Maximum rate of each copy; recordings and the configuration may slow it further
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 400Mbps, or omit it"))]
     pub(crate) rate: Option<Rate>,
+    /// Also copy all recordings of this schedule; scans may then be omitted
+    #[arg(long, value_name = "NAME")]
+    pub(crate) schedule: Option<String>,
+    /// Copy at this time of the day only, UTC, like 22:00-06:00 (default: always)
+    #[arg(long, value_name = "HH:MM-HH:MM")]
+    pub(crate) hours: Option<DayWindow>,
+    /// Copies of a higher priority begin first, -9 to 9
+    #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = priority())]
+    pub(crate) priority: i8,
     #[command(flatten)]
     pub(crate) at: AtStationArgs,
 }

@@ -1,6 +1,7 @@
 //! `skyhaul schedule check`: what a station will record when, and what prevents it. `record --schedule`: recording it. `schedule load`,
 //! `list` and `remove`: the same in a station that runs.
 
+mod delivery;
 mod file;
 mod follow;
 mod served;
@@ -12,6 +13,7 @@ use crate::args::{ScheduleArgs, ScheduleCheckArgs, ScheduleWhat};
 use crate::outcome::Outcome;
 use crate::print;
 use anyhow::{Result, ensure};
+use delivery::DeliveryReport;
 use serde::Serialize;
 use served::time_of_day;
 use skyhaul::core::hint::{Hint, lines};
@@ -36,6 +38,9 @@ pub(crate) fn run(args: &ScheduleArgs) -> Result<Outcome> {
 fn run_check(args: &ScheduleCheckArgs) -> Result<Outcome> {
     let mut schedule = file::read(&args.schedule)?;
     ensure!(!schedule.scans.is_empty(), "{}: no scan for {}", args.schedule.file.display(), schedule.station);
+    if let Some(delivery) = args.deliver.delivery() {
+        schedule.deliveries = vec![delivery];
+    }
     let all = schedule.scans.len();
     schedule.scans.retain(|scan| {
         args.from.is_none_or(|from| scan.stop > from) && args.until.is_none_or(|until| scan.start < until)
@@ -81,6 +86,7 @@ struct ScheduleReport {
     total_bytes: u64,
     /// Reasons for which a scan cannot be recorded as scheduled.
     problems: usize,
+    deliveries: Vec<DeliveryReport>,
     scans: Vec<ScanReport>,
 }
 
@@ -119,6 +125,7 @@ fn report(
     let scans: Vec<ScanReport> = checked.iter().map(scan_report).collect();
     let prevented =
         |scan: &ScanReport| scan.problems.iter().filter(|problem| problem.prevents_recording).count();
+    let recorded = || scans.iter().filter(|scan| scan.recorded).map(|scan| (scan.name.as_str(), scan.bytes));
     ScheduleReport {
         file: args.schedule.file.clone(),
         format: schedule.format.clone(),
@@ -129,6 +136,7 @@ fn report(
         free_bytes: limits.free_bytes,
         total_bytes: checked.last().map_or(0, |checked| checked.total_bytes),
         problems: scans.iter().map(prevented).sum(),
+        deliveries: schedule.deliveries.iter().map(|one| delivery::report(one, recorded())).collect(),
         scans,
     }
 }
@@ -202,6 +210,9 @@ fn text(report: &ScheduleReport, schedule: &StationSchedule, all: usize) -> Stri
             let kind = if problem.prevents_recording { "PROBLEM" } else { "note" };
             let _ = writeln!(out, "  {kind}: {}", escaped_name(&problem.text));
         }
+    }
+    for one in &report.deliveries {
+        out.push_str(&one.text());
     }
     out + &verdict(report)
 }

@@ -150,6 +150,41 @@ pub(super) fn schedule_line(schedule: &Value) -> String {
     line
 }
 
+/// A line for each delivery of a schedule.
+pub(super) fn delivery_lines(schedule: &Value) -> String {
+    let mut out = String::new();
+    for delivery in schedule["deliveries"].as_array().into_iter().flatten() {
+        let text = |key: &str| escaped_name(delivery[key].as_str().unwrap_or_default());
+        let words = |key: &str| {
+            let all = delivery[key].as_array().into_iter().flatten().filter_map(Value::as_str);
+            all.map(escaped_name).collect::<Vec<_>>()
+        };
+        let moment = if delivery["after"] == "session" { "the session" } else { "each scan" };
+        let scans = match words("scans").len() {
+            0 => String::new(),
+            scans => format!(" of {}", counted(scans as u64, "scan")),
+        };
+        let _ = write!(out, "delivery{scans} to {} after {}", words("to").join(", "), moment);
+        if delivery["from"].is_string() {
+            let _ = write!(out, ", {}-{} UTC", text("from"), text("until"));
+        }
+        match delivery["priority"].as_i64() {
+            None | Some(0) => {}
+            Some(priority) => {
+                let _ = write!(out, ", priority {priority}");
+            }
+        }
+        if let Some(bits) = delivery["rate_bits"].as_u64() {
+            let _ = write!(out, ", at most {}", rate(bits as f64));
+        }
+        let states = delivery["states"].as_object().into_iter().flatten();
+        let states: Vec<String> =
+            states.map(|(state, count)| format!("{count} {}", state.replace('_', " "))).collect();
+        let _ = writeln!(out, ": {}", states.join(", "));
+    }
+    out
+}
+
 /// A transfer in one line.
 pub(super) fn transfer_line(transfer: &Value) -> String {
     let text = |key: &str| transfer[key].as_str().unwrap_or_default();
@@ -216,6 +251,12 @@ pub(super) fn copy_line(copy: &Value) -> String {
     }
     if matches!(state.as_str(), "waiting" | "backing off") {
         let _ = write!(line, ", from {}", text("due_at"));
+        if copy["hours"].is_string() {
+            let _ = write!(line, ", at {} UTC", text("hours"));
+        }
+    }
+    if copy["schedule"].is_string() {
+        let _ = write!(line, ", by schedule {}", text("schedule"));
     }
     match number("attempts") {
         0 | 1 => {}
@@ -276,6 +317,7 @@ fn text(status: &Value) -> String {
     }
     for schedule in list("schedules") {
         let _ = writeln!(out, "{}", schedule_line(&schedule));
+        out.push_str(&delivery_lines(&schedule));
     }
     for problem in list("schedule_problems").iter().filter_map(Value::as_str) {
         let _ = writeln!(out, "NOT READ: {}", escaped_name(problem));

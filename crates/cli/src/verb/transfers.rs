@@ -7,6 +7,7 @@ use crate::print::{self, bytes, rate};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use skyhaul::core::hint::Hint;
+use skyhaul::core::observation::delivery::DayWindow;
 use skyhaul::io::say::escaped_name;
 use skyhaul_transfer::copy::remote;
 use std::fmt::Write as _;
@@ -45,10 +46,10 @@ fn lines(queue: &Value) -> String {
 }
 
 /// Scans before the first word with a destination, directories from there on.
-fn split(words: &[String]) -> Result<(&[String], &[String])> {
+fn split(words: &[String], needs_scans: bool) -> Result<(&[String], &[String])> {
     let at = words.iter().position(|word| remote(word).is_some()).unwrap_or(words.len());
     let (scans, to) = words.split_at(at);
-    if scans.is_empty() || to.is_empty() || to.iter().any(|word| remote(word).is_none()) {
+    if scans.is_empty() && needs_scans || to.is_empty() || to.iter().any(|word| remote(word).is_none()) {
         let hint = Hint(
             "such as 'n26c3_mh_*' correlator:/data, where the configuration has a destination correlator",
         );
@@ -58,12 +59,17 @@ fn split(words: &[String]) -> Result<(&[String], &[String])> {
 }
 
 fn add(args: &TransfersAddArgs) -> Result<Outcome> {
-    let (scans, to) = split(&args.words)?;
+    let (scans, to) = split(&args.words, args.schedule.is_none())?;
+    let (from, until) = ends(args.hours);
     let body = json!({
         "scans": scans,
         "to": to,
         "at": args.time,
         "rate_bits": args.rate.map(|rate| rate.bits_per_second()),
+        "schedule": args.schedule,
+        "from": from,
+        "until": until,
+        "priority": args.priority,
     });
     let reply = client(&args.at, REPLY_TIMEOUT)?.post("/api/v1/queue", &body)?;
     if args.at.json {
@@ -85,6 +91,12 @@ fn add(args: &TransfersAddArgs) -> Result<Outcome> {
     }
     print::page(&out)?;
     Ok(Outcome::Done)
+}
+
+/// Both ends of hours of the day, as the API has them.
+pub(super) fn ends(hours: Option<DayWindow>) -> (Option<String>, Option<String>) {
+    let text = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+    hours.map(|hours| (text(hours.from_minute), text(hours.to_minute))).unzip()
 }
 
 fn change(args: &TransfersOneArgs, how: &str) -> Result<Outcome> {
@@ -114,7 +126,7 @@ mod tests {
     fn scans_come_before_directories() {
         let of = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            split(&words).map(|(scans, to)| (scans.len(), to.len())).map_err(|error| error.to_string())
+            split(&words, true).map(|(scans, to)| (scans.len(), to.len())).map_err(|error| error.to_string())
         };
         assert_eq!(of("a_* b c:/d1 c:/d2"), Ok((2, 2)));
         for bad in ["a b", "c:/d1 a", "a c:/d1 b"] {

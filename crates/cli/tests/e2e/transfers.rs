@@ -374,3 +374,107 @@ fn a_recording_beside_a_copy_loses_nothing() {
     pair.same(0, "rec", "in");
     assert_eq!(names(&pair.serving.status()["ended"]), ["rec"]);
 }
+
+/// A schedule of scans that are over soon, and where they go.
+fn session(pair: &Pair, scans: &[(i64, i64)], deliveries: &str) -> std::path::PathBuf {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let mut text = "experiment = 'x'\nstation = 'Mh'\n".to_owned();
+    for (at, (begin, seconds)) in scans.iter().enumerate() {
+        let start = skyhaul::time::format(now + begin);
+        text += &format!("[[scan]]\nname = 'no{at}'\nstart = {start}\nduration = '{seconds}s'\n");
+    }
+    let path = pair.serving.site.disks[0].parent().unwrap().join("x.toml");
+    std::fs::write(&path, text + deliveries).unwrap();
+    path
+}
+
+impl Pair {
+    fn schedule(&self, line: &str) -> crate::site::Done {
+        crate::site::run(&format!("schedule {line} --server http://{}", self.serving.api))
+    }
+
+    /// The state of the delivery of a scan with this number, and the numbers of its copies.
+    fn delivery(&self, scan: usize, delivery: usize) -> (String, Vec<u64>) {
+        let list = self.schedule("list x_mh --json").expect(0).json();
+        let one = &list["scans"][scan]["deliveries"][delivery];
+        let copies = one["copies"].as_array().unwrap().iter().map(|copy| number(&copy["copy"]));
+        (one["state"].as_str().unwrap().to_owned(), copies.collect())
+    }
+}
+
+#[test]
+fn a_session_is_delivered_once_over_kills_and_in_its_hours() {
+    let mut pair = Pair::new(1, &[]);
+    // An hour that is not now, and one that is.
+    let minute = |hours: u64| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let minute = (now / 60 + hours * 60) % 1440;
+        format!("{:02}:{:02}", minute / 60, minute % 60)
+    };
+    let deliveries = format!(
+        "[[delivery]]\nto = ['correlator:in']\n[[delivery]]\nto = ['hasty:late']\nafter = 'session'\nfrom = '{}'\nuntil = '{}'\npriority = 3\n",
+        minute(11),
+        minute(12)
+    );
+    let path = session(&pair, &[(-60, 10), (0, 8)], &deliveries);
+    let checked = crate::site::run(&format!("schedule check {}", path.display()));
+    let said = checked.told();
+    assert!(said.contains("delivery of each scan, to correlator:in: 2 scans"), "{said}");
+    assert!(said.contains("delivery of all scans, after the last, to hasty:late, "), "{said}");
+    let refused = pair.schedule(&format!("load {} --deliver elsewhere:d", path.display())).expect(2).stderr;
+    assert!(refused.contains("no destination is named `elsewhere`"), "{refused}");
+    let said = pair.schedule(&format!("load {}", path.display())).expect(0).told();
+    assert!(said.contains("delivery to correlator:in after each scan: 1 not recorded, 1 waiting"), "{said}");
+    let line = format!(
+        "send --pattern --payload 2000 --rate 40Mbps --duration 4s --to udp://127.0.0.1:{}",
+        pair.serving.ports[0]
+    );
+    crate::site::run(&line).expect(0);
+    // What was missed is named; what was recorded is queued when its scan is over, and copied.
+    wait_for("the scan to be over and queued", || (pair.delivery(1, 1).0 == "queued").then_some(()));
+    assert_eq!(pair.delivery(0, 0), ("not_recorded".into(), Vec::new()));
+    let (state, copies) = pair.delivery(1, 0);
+    assert_eq!((state.as_str(), copies.len()), ("queued", 1));
+    pair.until_done(copies[0]);
+    pair.same(0, "x_mh_no1", "in");
+    let late = pair.delivery(1, 1).1[0];
+    assert_eq!((pair.copy(late)["state"].as_str(), number(&pair.copy(late)["order"])), (Some("waiting"), 3));
+    let before = pair.queue();
+    assert_eq!(before.len(), 2);
+    // Not again after kills, nor when the schedule is loaded again, nor when the queue has forgotten the copy.
+    pair.serving.kill_and_restart();
+    pair.schedule(&format!("load {} --replace", path.display())).expect(0);
+    pair.serving.call(&format!("transfers rm {}", copies[0])).expect(0);
+    pair.serving.kill_and_restart();
+    let again = wait_for("the schedule", || Some(pair.delivery(1, 0)).filter(|of| of.0 == "queued"));
+    assert_eq!(again.1, copies);
+    assert!(
+        !pair.place.at("root/late").exists()
+            || std::fs::read_dir(pair.place.at("root/late")).unwrap().count() == 0
+    );
+    let numbers: Vec<u64> = pair.queue().iter().map(|copy| number(&copy["copy"])).collect();
+    assert_eq!(numbers, [late]);
+    let journal = std::fs::read_to_string(pair.serving.site.disks[0].join("x_mh_schedule.journal")).unwrap();
+    let noted: Vec<&str> = journal.lines().filter(|line| line.starts_with("queued ")).collect();
+    assert_eq!(
+        noted,
+        [format!("queued {} correlator x_mh_no1", copies[0]), format!("queued {late} hasty x_mh_no1")]
+    );
+    let said = pair.schedule("list x_mh").expect(0).told();
+    assert!(said.contains("to correlator: not recorded, it was never begun"), "{said}");
+    assert!(
+        said.contains(&format!("to correlator: queued as {} (removed from the queue)", copies[0])),
+        "{said}"
+    );
+    // By hand, for all scans of the schedule.
+    let added = pair.add("--schedule x_mh correlator:in --priority -1 --hours 00:00-00:00");
+    assert_eq!(
+        (added["copies"].as_array().unwrap().len(), added["copies"][0]["scan"].as_str()),
+        (1, Some("x_mh_no1"))
+    );
+    let left_out = &added["left_out"][0];
+    assert_eq!(left_out["scan"], "x_mh_no0");
+    assert_eq!(left_out["reason"], "there is no recording of it, it is missed");
+    let refused = pair.refused("transfers add --schedule y correlator:in");
+    assert!(refused.contains("no schedule is named `y`"), "{refused}");
+}

@@ -1,6 +1,7 @@
 //! The queue of copies in a station: scans that exist, and rates that recordings leave.
 
-use super::queued::{QueueRefusal, QueueRequest, QueuedId, QueuedStatus};
+use super::part::QueuedId;
+use super::queued::{QueueRefusal, QueueRequest, QueuedStatus};
 use super::state::{MAX_NAME_BYTES, RequestId, UnixMillis};
 use super::{Station, StationAction, StationRefusal};
 

@@ -359,7 +359,7 @@ proptest! {
             }
         }
         // Nothing else was queued for the schedule, and all of it that was not taken out is there.
-        for ((name, _), _) in &world.ever_kept {
+        for (name, _) in world.ever_kept.keys() {
             prop_assert!(world.recorded.contains(name));
         }
         for copy in world.station.queued() {
@@ -397,7 +397,7 @@ fn a_scan_is_queued_when_it_is_over_and_the_others_after_the_session() {
     world.pass(to_ten + 20);
     assert!(world.copying.contains_key(&QueuedId(2)));
     world.pass(3 * 3600);
-    assert_eq!(world.copying[&QueuedId(2)], true, "at one o'clock it stops");
+    assert!(world.copying[&QueuedId(2)], "at one o'clock it stops");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!                              └─────▶ not recorded
 //! ```
 
-use super::queued::{QueuedId, QueuedPart};
+use super::part::{QueuedId, QueuedPart};
 use crate::observation::delivery::{DayWindow, DeliveryMoment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

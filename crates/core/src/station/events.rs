@@ -1,7 +1,8 @@
 //! What happens to a station, what clients ask of it, and what it does.
 
 use super::delivery::{DeliveryEvent, DeliveryRecord, DeliveryTarget};
-use super::queued::{QueueRequest, QueuedCommand, QueuedEvent, QueuedId, QueuedStatus};
+use super::part::QueuedId;
+use super::queued::{QueueRequest, QueuedCommand, QueuedEvent, QueuedStatus};
 use super::refusal::StationRefusal;
 use super::schedule::{PlannedStatus, ScheduleRecord, ScheduleRequest};
 use super::state::{

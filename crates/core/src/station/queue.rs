@@ -9,10 +9,10 @@ mod turns;
 
 use super::ceiling::DestinationConfig;
 use super::events::StationAction;
+use super::part::{QueuedId, QueuedPart, UNKNOWN_FILE_SYSTEM};
 use super::queued::{
     FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
-    QueueRefusal, QueuedCommand, QueuedEvent, QueuedId, QueuedOutcome, QueuedPart, QueuedRequest,
-    QueuedState, QueuedStatus, UNKNOWN_FILE_SYSTEM,
+    QueueRefusal, QueuedCommand, QueuedEvent, QueuedOutcome, QueuedRequest, QueuedState, QueuedStatus,
 };
 use super::state::{MAX_WAITING, RequestId, TransferPace, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,6 +9,7 @@
 //! ```
 
 use super::ceiling::minute_at;
+use super::part::{QueuedId, QueuedPart};
 use super::state::{TransferPace, UnixMillis};
 use crate::hint::Hint;
 use crate::observation::delivery::DayWindow;
@@ -27,28 +28,6 @@ pub const FIRST_RETRY_MILLIS: i64 = 5_000;
 pub const MAX_RETRY_MILLIS: i64 = 600_000;
 /// A copy that has moved nothing for so long, in spite of all attempts, has failed.
 pub const GIVE_UP_MILLIS: i64 = 86_400_000;
-
-/// The file system of a part whose destination was not asked.
-pub const UNKNOWN_FILE_SYSTEM: u64 = 0;
-
-/// A copy in the queue. Its number is the same after a restart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueuedId(pub u64);
-
-/// The part of a scan that goes into one directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueuedPart {
-    /// The directory at the destination.
-    pub directory: String,
-    /// Directories on one of the station's disks, which are copied into it.
-    pub sources: Vec<String>,
-    /// Their files.
-    pub files: u64,
-    /// The bytes of these.
-    pub bytes: u64,
-    /// Number of the file system of the directory, as its host has it: two directories on one share its space.
-    pub file_system: u64,
-}
 
 /// The copy that a client asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The queue of copies over the HTTP API.
 
 use super::api::{ApiState, Failure, replied};
-use super::deliveries::{read_hours, read_priority};
+use super::delivery_body::{read_hours, read_priority};
 use super::json;
 use super::queue::{CopyOrder, OrderError};
 use super::routes::Call;

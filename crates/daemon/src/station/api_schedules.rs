@@ -2,7 +2,7 @@
 
 use super::ScheduleLoadError;
 use super::api::{ApiState, Failure, MAX_SCHEDULE_BYTES, replied};
-use super::deliveries::DeliveryBody;
+use super::delivery_body::DeliveryBody;
 use super::json;
 use super::schedules::ScheduleLoad;
 use axum::extract::Request;

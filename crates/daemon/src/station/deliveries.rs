@@ -9,17 +9,16 @@
 //! What is decided is in [`skyhaul_core::station`].
 
 use super::copying;
-use super::queue::{parse_destination, parts};
+use super::delivery_body::{parse_destination, read_priority};
+use super::queue::parts;
 use super::shared::Shared;
-use serde::{Deserialize, Serialize};
 use skyhaul::core::hint::{Hint, split};
-use skyhaul::io::lock::lock;
 use skyhaul::recording::ScanPattern;
-use skyhaul_core::observation::delivery::{
-    DayWindow, DeliveryMoment, MAX_DELIVERIES, MAX_PRIORITY, ScheduledDelivery, minute_of_day,
-};
+use skyhaul_core::observation::delivery::{MAX_DELIVERIES, ScheduledDelivery};
 use skyhaul_core::observation::scan::StationSchedule;
-use skyhaul_core::station::{DeliveryEvent, DeliveryRecord, DeliveryRule, DeliveryTarget, StationEvent};
+use skyhaul_core::station::{
+    DeliveryEvent, DeliveryRecord, DeliveryRule, DeliveryTarget, StationAction, StationEvent,
+};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -29,84 +28,6 @@ use std::time::Duration;
 
 /// A thread that waits looks this often whether the service has ended.
 const WAIT_STEP: Duration = Duration::from_millis(50);
-
-/// What the thread of deliveries is to do.
-#[derive(Debug)]
-pub(super) enum DeliveryJob {
-    /// Find out where a recording lies.
-    Find(DeliveryTarget),
-    /// Write down that it is queued.
-    Note(String, DeliveryRecord),
-}
-
-/// A delivery as clients write it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct DeliveryBody {
-    pub(super) to: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) scans: Vec<String>,
-    pub(super) after: Option<String>,
-    pub(super) from: Option<String>,
-    pub(super) until: Option<String>,
-    pub(super) priority: i8,
-    pub(super) rate_bits: Option<u64>,
-}
-
-impl DeliveryBody {
-    pub(super) fn read(self) -> Result<ScheduledDelivery, String> {
-        let after = self.after.as_deref().unwrap_or(DeliveryMoment::Scan.name());
-        let after = DeliveryMoment::of(after)
-            .ok_or_else(|| format!("after: expected scan or session{}", Hint("or omit it: scan")))?;
-        let hours = read_hours(self.from.as_deref(), self.until.as_deref())?;
-        let (to, scans, rate_bits) = (self.to, self.scans, self.rate_bits);
-        Ok(ScheduledDelivery { to, scans, after, hours, priority: read_priority(self.priority)?, rate_bits })
-    }
-
-    /// What a rule was made of.
-    pub(super) fn of(rule: &DeliveryRule) -> Self {
-        let to = |directory: &String| format!("{}:{directory}", rule.destination);
-        let time = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
-        Self {
-            to: rule.directories.iter().map(to).collect(),
-            scans: rule.scans.iter().flatten().cloned().collect(),
-            after: Some(rule.after.name().to_owned()),
-            from: rule.hours.map(|hours| time(hours.from_minute)),
-            until: rule.hours.map(|hours| time(hours.to_minute)),
-            priority: rule.priority,
-            rate_bits: rule.rate_bits,
-        }
-    }
-
-    /// The rule of a delivery that was accepted.
-    pub(super) fn rule(&self) -> Result<DeliveryRule, String> {
-        let order = self.clone().read()?;
-        let (destination, directories) = parse_destination(&order.to).map_err(|error| error.to_string())?;
-        let scans = (!order.scans.is_empty()).then(|| order.scans.into_iter().collect());
-        let ScheduledDelivery { after, hours, priority, rate_bits, .. } = order;
-        Ok(DeliveryRule { destination, directories, scans, after, hours, priority, rate_bits })
-    }
-}
-
-/// Hours of the day from both of their ends.
-pub(super) fn read_hours(from: Option<&str>, until: Option<&str>) -> Result<Option<DayWindow>, String> {
-    let minute = |text: &str| {
-        let hint = || Hint("UTC, such as 22:00");
-        minute_of_day(text).ok_or_else(|| format!("expected a time of the day, got `{text}`{}", hint()))
-    };
-    match (from, until) {
-        (None, None) => Ok(None),
-        (Some(from), Some(to)) => Ok(Some(DayWindow { from_minute: minute(from)?, to_minute: minute(to)? })),
-        _ => Err(format!("from needs until, and until needs from{}", Hint("both are times of the day, UTC"))),
-    }
-}
-
-pub(super) fn read_priority(priority: i8) -> Result<i8, String> {
-    match (-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
-        true => Ok(priority),
-        false => Err(format!("priority: expected -{MAX_PRIORITY} to {MAX_PRIORITY}")),
-    }
-}
 
 impl Shared {
     /// The rules of deliveries; `names` has the recording of each scan.
@@ -121,7 +42,7 @@ impl Shared {
         }
         let mut rules: Vec<DeliveryRule> = Vec::new();
         for one in deliveries {
-            let (destination, directories) = parse_destination(&one.to).map_err(|error| error.to_string())?;
+            let (destination, directories) = parse_destination(&one.to)?;
             let known = &self.setup.config.destinations;
             if !known.iter().any(|known| known.name == destination) {
                 let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
@@ -216,60 +137,21 @@ fn matching(
 }
 
 /// Starts the thread. It ends with the service.
-pub(super) fn start(shared: &Arc<Shared>, jobs: Receiver<DeliveryJob>) -> io::Result<()> {
+pub(super) fn start(shared: &Arc<Shared>, jobs: Receiver<StationAction>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new().name("station-deliver".into()).spawn(move || {
         while !shared.over.load(Ordering::Relaxed) {
             let event = match jobs.recv_timeout(WAIT_STEP) {
-                Ok(DeliveryJob::Find(target)) => shared.find_recording(&target),
-                Ok(DeliveryJob::Note(schedule, record)) => shared.note_delivery(&schedule, &record),
-                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(StationAction::FindRecording(target)) => shared.find_recording(&target),
+                Ok(StationAction::NoteDelivery { schedule, record }) => {
+                    shared.note_delivery(&schedule, &record)
+                }
+                // It gets no other actions.
+                Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             shared.report(StationEvent::Delivery(event));
         }
     })?;
     Ok(())
-}
-
-impl Shared {
-    /// Hands a job to the thread.
-    pub(super) fn have_delivered(&self, job: DeliveryJob) {
-        // It takes jobs as long as the service runs.
-        let _ = lock(&self.deliveries).send(job);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_accepted_is_read_again() {
-        let body = DeliveryBody {
-            to: vec!["correlator:/d1".into(), "correlator:/d2".into()],
-            after: Some("session".into()),
-            from: Some("22:00".into()),
-            until: Some("06:00".into()),
-            priority: -2,
-            rate_bits: Some(7),
-            ..DeliveryBody::default()
-        };
-        let rule = body.rule().unwrap();
-        assert_eq!(
-            (rule.destination.as_str(), rule.directories.len(), rule.scans.as_ref()),
-            ("correlator", 2, None)
-        );
-        assert_eq!(DeliveryBody::of(&rule).rule(), Ok(rule));
-        for (change, expected) in [
-            (DeliveryBody { from: None, ..body.clone() }, "until needs from"),
-            (DeliveryBody { from: Some("25:00".into()), ..body.clone() }, "expected a time of the day"),
-            (DeliveryBody { after: Some("lunch".into()), ..body.clone() }, "expected scan or session"),
-            (DeliveryBody { priority: 10, ..body.clone() }, "expected -9 to 9"),
-            (DeliveryBody { to: Vec::new(), ..body }, "expected 1 to"),
-        ] {
-            let error = change.rule().unwrap_err();
-            assert!(error.contains(expected), "{error}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! What can be seen of a station, as JSON.
 
-use super::deliveries::DeliveryBody;
+use super::delivery_body::DeliveryBody;
 use super::kept::Schedules;
 use serde_json::{Map, Value, json};
 use skyhaul::io::disk::{TurnCounts, turn_counts};

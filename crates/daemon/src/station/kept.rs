@@ -1,6 +1,6 @@
 //! Schedules as they are kept on the disks.
 
-use super::deliveries::DeliveryBody;
+use super::delivery_body::DeliveryBody;
 use crate::schedule::recording_name;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::observation::rate::RecordedRate;

@@ -11,6 +11,7 @@
 //! may hold a part of any scan, so nothing is accepted until it does.
 
 use super::copying;
+use super::delivery_body::parse_destination;
 use super::disk_jobs::QUEUE_FILE;
 use super::kept_queue::KeptQueue;
 use super::shared::{Shared, now};
@@ -23,7 +24,7 @@ use skyhaul_core::station::{
     FreeSpace, PlannedStatus, QueueRefusal, QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedStatus,
     StationRefusal, StationRequest, UNKNOWN_FILE_SYSTEM, UnixMillis, next_minute_of_day,
 };
-use skyhaul_transfer::copy::{PathTrial, SourceSizes, remote, source_sizes};
+use skyhaul_transfer::copy::{PathTrial, SourceSizes, source_sizes};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +36,6 @@ use std::time::Duration;
 const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of patterns in an order.
 const MAX_PATTERNS: usize = 256;
-/// Maximum number of directories in an order.
-const MAX_DIRECTORIES: usize = 64;
 
 /// Scans to be copied to a destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +165,7 @@ impl Shared {
 
     /// Accepts copies, all or none.
     pub(super) fn order_copies(self: &Arc<Self>, order: &CopyOrder) -> Result<AcceptedCopies, OrderError> {
-        let (destination, directories) = parse_destination(&order.to)?;
+        let (destination, directories) = parse_destination(&order.to).map_err(OrderError::Bad)?;
         let not_before = order.at.as_deref().map_or(Ok(UnixMillis(0)), |text| parse_time(text, now()))?;
         if order.rate_bits == Some(0) {
             return Err(OrderError::Bad("the rate is 0".into()));
@@ -396,36 +395,6 @@ pub(super) fn parts(
     Ok(on_disks.into_iter().zip(directories).map(part).collect())
 }
 
-/// The destination's name, and its directories.
-pub(super) fn parse_destination(to: &[String]) -> Result<(String, Vec<String>), OrderError> {
-    let bad = |text: String| {
-        OrderError::Bad(format!(
-            "{text}{}",
-            Hint("such as correlator:/data, the name of a [[station.destination]]")
-        ))
-    };
-    if to.is_empty() || to.len() > MAX_DIRECTORIES {
-        return Err(bad(format!("expected 1 to {MAX_DIRECTORIES} directories")));
-    }
-    let (mut name, mut directories) = (None, Vec::<String>::new());
-    for text in to {
-        let shown = || text.chars().take(200).collect::<String>();
-        let Some((host, path)) = remote(text) else {
-            return Err(bad(format!("expected NAME:DIR, got `{}`", shown())));
-        };
-        if name.is_some_and(|name| name != host) {
-            return Err(bad("one destination at a time".into()));
-        }
-        name = Some(host);
-        let directory = path.display().to_string();
-        if directories.contains(&directory) {
-            return Err(bad(format!("{} is given twice", shown())));
-        }
-        directories.push(directory);
-    }
-    Ok((name.unwrap_or_default().to_owned(), directories))
-}
-
 /// A time of day is the next one.
 fn parse_time(text: &str, now: UnixMillis) -> Result<UnixMillis, OrderError> {
     match minute_of_day(text) {
@@ -440,16 +409,6 @@ fn parse_time(text: &str, now: UnixMillis) -> Result<UnixMillis, OrderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_destination_is_one_name_and_its_directories() {
-        let of = |to: &[&str]| parse_destination(&to.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
-        let (name, directories) = of(&["correlator:/d1", "correlator:/d2"]).unwrap();
-        assert_eq!((name.as_str(), directories.len()), ("correlator", 2));
-        for bad in [&[][..], &["/data"], &["a:/d1", "b:/d2"], &["a:/d1", "a:/d1"]] {
-            assert!(of(bad).unwrap_err().to_string().contains("hint: "), "{bad:?}");
-        }
-    }
 
     #[test]
     fn a_time_is_of_the_day_or_of_the_calendar() {

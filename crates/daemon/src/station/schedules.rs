@@ -117,10 +117,9 @@ impl Shared {
             station: load.station.as_deref(),
         };
         let schedule = read(&source)?;
-        let given = match load.deliveries.is_empty() {
-            true => &schedule.deliveries,
-            false => &load.deliveries,
-        };
+        let of_directory = if file.is_some() { &self.setup.schedule.deliveries[..] } else { &[] };
+        let given = [&load.deliveries[..], &schedule.deliveries, of_directory];
+        let given = given.into_iter().find(|all| !all.is_empty()).unwrap_or_default();
         let rules = self.rules(given, &schedule, |scan| recording_name(&schedule, scan));
         let rules = rules.map_err(ScheduleLoadError::Delivery)?;
         let mut kept = KeptSchedule::new(&schedule, &load.input, &rules);

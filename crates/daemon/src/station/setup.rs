@@ -3,6 +3,7 @@
 use super::alerts::AlarmSetup;
 use skyhaul::quality::QualityOptions;
 use skyhaul::receive::ReceiverOptions;
+use skyhaul_core::observation::delivery::ScheduledDelivery;
 use skyhaul_core::station::StationConfig;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,4 +59,6 @@ pub struct ScheduleSetup {
     pub station: Option<String>,
     /// The input that its schedules are recorded from; the first one if empty.
     pub input: String,
+    /// Where recordings go of those that do not say it themselves.
+    pub deliveries: Vec<ScheduledDelivery>,
 }

@@ -3,7 +3,6 @@
 use super::alerts::Alerts;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
-use super::deliveries::DeliveryJob;
 use super::disk_jobs::DiskJobs;
 use super::json;
 use super::kept::Schedules;
@@ -65,7 +64,7 @@ pub(super) struct Shared {
     /// Whether the queue has changed since.
     pub(super) is_queue_stale: AtomicBool,
     /// To the thread of deliveries.
-    pub(super) deliveries: Mutex<std::sync::mpsc::Sender<DeliveryJob>>,
+    pub(super) deliveries: Mutex<std::sync::mpsc::Sender<StationAction>>,
     /// The server of files beside the station, if there is one.
     pub(super) files: OnceLock<FilesView>,
 }
@@ -168,16 +167,7 @@ impl Shared {
                             control.stop();
                         }
                     }
-                    StationAction::RecordingChanged(status) => {
-                        self.publish("recording", &json::recording(&status));
-                    }
-                    StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(&disk)),
                     StationAction::Journal(entry) => self.jobs.post(&entry.schedule, &entry.record),
-                    StationAction::FindRecording(target) => self.have_delivered(DeliveryJob::Find(target)),
-                    StationAction::NoteDelivery { schedule, record } => {
-                        self.have_delivered(DeliveryJob::Note(schedule, record));
-                    }
-                    StationAction::ScanChanged(scan) => self.publish("scan", &json::planned(&scan)),
                     StationAction::SchedulesChanged => {
                         let names: Vec<_> = state.station.schedules().into_iter().map(|of| of.name).collect();
                         self.publish("schedules", &serde_json::json!(names));
@@ -185,17 +175,20 @@ impl Shared {
                     StationAction::Transfer { transfer, command } => {
                         events.extend(self.command(state, transfer, command));
                     }
-                    StationAction::TransferChanged(status) => {
-                        self.publish("transfer", &json::transfer(&status));
-                    }
                     StationAction::Queued { copy, command } => {
                         events.extend(self.command_copy(state, copy, command));
                     }
-                    StationAction::QueuedChanged(status) => self.publish("queued", &json::queued(&status)),
-                    StationAction::QueuedRemoved(copy) => {
-                        self.send("queued", &serde_json::json!({ "copy": copy.0, "state": "removed" }));
-                    }
                     StationAction::KeepQueue => self.is_queue_stale.store(true, Ordering::SeqCst),
+                    // The thread takes jobs as long as the service runs.
+                    job @ (StationAction::FindRecording(_) | StationAction::NoteDelivery { .. }) => {
+                        let _ = lock(&self.deliveries).send(job);
+                    }
+                    StationAction::RecordingChanged(_)
+                    | StationAction::DiskChanged(_)
+                    | StationAction::ScanChanged(_)
+                    | StationAction::TransferChanged(_)
+                    | StationAction::QueuedChanged(_)
+                    | StationAction::QueuedRemoved(_) => self.publish_change(&action),
                 }
             }
         }
@@ -267,6 +260,21 @@ impl Shared {
             (_, None) => {}
         }
         None
+    }
+
+    /// Sends what has changed to all who watch.
+    fn publish_change(&self, action: &StationAction) {
+        match action {
+            StationAction::RecordingChanged(status) => self.publish("recording", &json::recording(status)),
+            StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(disk)),
+            StationAction::ScanChanged(scan) => self.publish("scan", &json::planned(scan)),
+            StationAction::TransferChanged(status) => self.publish("transfer", &json::transfer(status)),
+            StationAction::QueuedChanged(status) => self.publish("queued", &json::queued(status)),
+            StationAction::QueuedRemoved(copy) => {
+                self.send("queued", &serde_json::json!({ "copy": copy.0, "state": "removed" }));
+            }
+            _ => {}
+        }
     }
 
     /// Sends a change to all who watch, with an entry of the log if its state is new.

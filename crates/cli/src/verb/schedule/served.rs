@@ -4,9 +4,11 @@ use super::file::texts;
 use crate::args::{AtServerArgs, ScheduleListArgs, ScheduleLoadArgs, ScheduleRemoveArgs};
 use crate::outcome::Outcome;
 use crate::print;
-use crate::verb::status::{REPLY_TIMEOUT, client_of, escaped, schedule_line};
+use crate::verb::status::{REPLY_TIMEOUT, client_of, delivery_lines, escaped, schedule_line};
+use crate::verb::transfers::ends;
 use anyhow::Result;
 use serde_json::{Value, json};
+use skyhaul::core::observation::delivery::ScheduledDelivery;
 use skyhaul::core::observation::scan::ScheduleFormat;
 use skyhaul::io::say::escaped_name;
 use skyhaul_daemon::station::client::StationClient;
@@ -36,9 +38,10 @@ pub(super) fn load(args: &ScheduleLoadArgs) -> Result<Outcome> {
         }
         .into();
     }
+    body["deliveries"] = args.deliver.delivery().iter().map(delivery_body).collect();
     let reply = client(&args.at)?.post("/api/v1/schedules", &body)?;
     show(&args.at, &reply, || {
-        let mut text = format!("{}\n", schedule_line(&reply["schedule"]));
+        let mut text = summary(&reply["schedule"]);
         for note in reply["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let _ = writeln!(text, "note: {}", escaped_name(note));
         }
@@ -51,9 +54,7 @@ pub(super) fn list(args: &ScheduleListArgs) -> Result<Outcome> {
     match &args.name {
         Some(name) => {
             let reply = client.get(&format!("/api/v1/schedules/{}", escaped(name)))?;
-            show(&args.at, &reply, || {
-                format!("{}\n{}", schedule_line(&reply["schedule"]), scans(&reply["scans"]))
-            })
+            show(&args.at, &reply, || format!("{}{}", summary(&reply["schedule"]), scans(&reply["scans"])))
         }
         None => {
             let reply = client.get("/api/v1/schedules")?;
@@ -79,8 +80,46 @@ fn show(at: &AtServerArgs, reply: &Value, text: impl FnOnce() -> String) -> Resu
 fn lines(list: &Value) -> String {
     match list.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "no schedule is loaded\n".to_owned(),
-        all => all.iter().map(|schedule| format!("{}\n", schedule_line(schedule))).collect(),
+        all => all.iter().map(summary).collect(),
     }
+}
+
+/// A schedule, and a line for each of its deliveries.
+fn summary(schedule: &Value) -> String {
+    format!("{}\n{}", schedule_line(schedule), delivery_lines(schedule))
+}
+
+/// A delivery as the API has it.
+fn delivery_body(delivery: &ScheduledDelivery) -> Value {
+    let (from, until) = ends(delivery.hours);
+    json!({
+        "to": delivery.to,
+        "scans": delivery.scans,
+        "after": delivery.after.name(),
+        "from": from,
+        "until": until,
+        "priority": delivery.priority,
+        "rate_bits": delivery.rate_bits,
+    })
+}
+
+/// The delivery of a scan: `correlator: queued as 4 (done)`.
+fn scan_delivery(delivery: &Value) -> String {
+    let text = |key: &str| escaped_name(delivery[key].as_str().unwrap_or_default());
+    let mut out = format!("{}: {}", text("destination"), text("state").replace('_', " "));
+    let copies = delivery["copies"].as_array().into_iter().flatten();
+    let copy = |copy: &Value| {
+        let state = copy["state"].as_str().unwrap_or("removed from the queue").replace('_', " ");
+        format!("{} ({})", copy["copy"], escaped_name(&state))
+    };
+    let copies: Vec<String> = copies.map(copy).collect();
+    if !copies.is_empty() {
+        let _ = write!(out, " as {}", copies.join(", "));
+    }
+    if delivery["reason"].is_string() {
+        let _ = write!(out, ", {}", text("reason"));
+    }
+    out
 }
 
 /// A line for each scan.
@@ -99,6 +138,9 @@ fn scans(list: &Value) -> String {
         }
         if !reason.is_empty() {
             let _ = write!(out, "  {reason}");
+        }
+        for delivery in scan["deliveries"].as_array().into_iter().flatten() {
+            let _ = write!(out, "  to {}", scan_delivery(delivery));
         }
         out.truncate(out.trim_end().len());
         out.push('\n');

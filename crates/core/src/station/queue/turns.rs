@@ -2,7 +2,8 @@
 
 use super::super::ceiling::DestinationConfig;
 use super::super::events::StationAction;
-use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedId, QueuedState};
+use super::super::part::QueuedId;
+use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedState};
 use super::super::state::{TransferPace, UnixMillis};
 use super::{Queue, StopCause};
 use std::cmp::Reverse;
