@@ -48,7 +48,7 @@ pub use dialogue::{MAX_WAITING_REQUESTS, VsiDialogue, VsiDialogueCounts, VsiOutp
 pub use errors::{MAX_PENDING_ERRORS, VsiError, VsiErrors};
 pub use line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiLines, VsiRequest};
 pub use mode::{ModeError, VsiMode};
-pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiReply};
+pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 pub use runtime::{DEFAULT_DATA_PORT, DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, MAX_RUNTIMES, VsiRuntimes};
 pub use view::{
     VsiAction, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording,

@@ -1,4 +1,4 @@
-//! The VSI-S port of a station: what the NASA Field System and m5copy connect to.
+//! The VSI-S port of a station: what the NASA Field System and m5copy connect to. With the commands of a Mark 6 it is a port of its own.
 //!
 //! ```text
 //!   connection ─▶ address list, limits ─▶ lines ─▶ VsiDialogue (skyhaul_core::vsi) ─▶ answers
@@ -32,7 +32,7 @@ use connection::serve;
 use shared::{Shared, duration, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::balance::AllowList;
-use skyhaul_core::vsi::VsiDialogue;
+use skyhaul_core::vsi::{VsiDialect, VsiDialogue};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,8 @@ use tokio::time::timeout;
 
 /// The port of the field.
 pub const DEFAULT_PORT: u16 = 2620;
+/// The port of a Mark 6.
+pub const DEFAULT_MARK6_PORT: u16 = 14242;
 /// Threads that wait for something else than a socket.
 const MAX_BLOCKING_THREADS: usize = 512;
 
@@ -51,6 +53,8 @@ pub struct VsiOptions {
     pub listen: SocketAddr,
     /// Who may connect.
     pub allow: AllowList,
+    /// Whose commands it understands.
+    pub dialect: VsiDialect,
 }
 
 /// Counts of a [`VsiServer`] since it began.
@@ -88,12 +92,16 @@ impl VsiServer {
             connections,
             requests: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            dialect: options.dialect,
             next_connection: AtomicU64::new(1),
         });
         let of_service = Arc::clone(&shared);
+        let name = match options.dialect {
+            VsiDialect::FlexBuff => "station-vsi",
+            VsiDialect::Mark6 => "station-mark6",
+        };
         // A disk that hangs does not hold the end of the service up.
-        let threads =
-            ServiceThreads { name: "station-vsi", blocking: MAX_BLOCKING_THREADS, ends_work: false };
+        let threads = ServiceThreads { name, blocking: MAX_BLOCKING_THREADS, ends_work: false };
         let service = TcpService::start(threads, move |stopped| async move {
             port.serve(stopped, |admitted| converse(admitted, Arc::clone(&station), Arc::clone(&of_service)))
                 .await;
@@ -134,7 +142,8 @@ impl VsiServer {
 /// Serves a connection until it ends, is closed for another, or the service stops; then ends what it controlled.
 async fn converse<S: VsiStation>(admitted: Admitted, station: Arc<S>, shared: Arc<Shared>) {
     let Admitted { stream, permit, mut stopped, .. } = admitted;
-    let mut dialogue = VsiDialogue::new(shared.next_connection.fetch_add(1, Ordering::Relaxed));
+    let mut dialogue =
+        VsiDialogue::of(shared.dialect, shared.next_connection.fetch_add(1, Ordering::Relaxed));
     tokio::select! {
         () = serve(stream, &mut dialogue, &*station, &shared, &permit) => {}
         () = permit.closed() => {}

@@ -3,6 +3,7 @@
 //! ```text
 //!   [station] of the configuration ─▶ StationService ◀── HTTP API ◀── status, station, browsers, scripts
 //!                                                   ◀── VSI-S ◀───── Field System, m5copy
+//!                                                   ◀── Mark 6 ◀──── Field System (VGOS), da-client
 //!   [http] ─▶ WebDavServer ◀── HTTP, WebDAV ◀── FTS, Rucio, gfal2, davix, rclone, curl
 //!   [etransfer] ─▶ EtransferServer ◀── etransfer ◀── etc
 //! ```
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
     let start = |options| VsiServer::start(StationAdapter::new(Arc::clone(&service), program)?, options);
     let vsi = config.vsi.map(start).transpose()?;
+    let mark6 = config.mark6.map(start).transpose()?;
     let http = config.http;
     let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings)).transpose()?;
     files.iter().for_each(|files| service.show_files(files));
@@ -75,8 +77,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         counted(disks as u64, "disk"),
         api.address()
     );
-    if let Some(vsi) = &vsi {
-        say!("VSI-S on {}", vsi.address());
+    for (name, server) in [("VSI-S", &vsi), ("Mark 6", &mark6)] {
+        server.iter().for_each(|server| say!("{name} on {}", server.address()));
     }
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         std::thread::sleep(POLL_INTERVAL);
         manager.tick(|| service.snapshot());
         let is_running = api.is_running()
-            && vsi.as_ref().is_none_or(VsiServer::is_running)
+            && vsi.iter().chain(&mark6).all(VsiServer::is_running)
             && files.as_ref().is_none_or(WebDavServer::is_running)
             && etransfer_server.as_ref().is_none_or(EtransferServer::is_running);
         if !is_running || !service.is_running() {
@@ -107,7 +109,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
-    drop((api, vsi, files, etransfer_server));
+    drop((api, vsi, mark6, files, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 

@@ -328,3 +328,52 @@ fn a_transfer_to_a_bad_host_ends_and_says_so() {
     job.signal(Signal::TERM);
     job.finish().expect(0);
 }
+
+/// The Field System records a scan at a given time by the commands of a Mark 6, on the disks that VSI-S shows.
+#[test]
+fn a_scan_is_recorded_by_the_commands_of_a_mark_6() {
+    let site = Site::new(1);
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.mark6]\nlisten = '127.0.0.1:0'\n\
+         [[station.disk]]\npath = '{}'\n[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{port}']\nmemory = '64MiB'\n",
+        site.disks[0].display()
+    );
+    let path = site.disks[0].parent().unwrap().join("station.toml");
+    std::fs::write(&path, text).unwrap();
+    let mut job = Job::start(&words(&format!("serve --config {}", path.display())));
+    let address = wait_for("the port of a Mark 6", || {
+        let said = job.stderr();
+        assert!(job.is_running(), "it ended: {said}");
+        Some(said.split_once("Mark 6 on ")?.1.split_once('\n')?.0.to_owned())
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
+    let mut ask = |line: &str| {
+        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    };
+    assert!(ask("dts_id?").starts_with("!dts_id?0:"));
+    assert_eq!(ask("input_stream=delete"), "!input_stream=0:0;");
+    assert_eq!(
+        ask(&format!("input_stream=add:a:vdif:8032:50:42:eth0:127.0.0.1:{port}")),
+        "!input_stream=0:0;"
+    );
+    assert_eq!(ask("record=on:600:0:no0001:x:mh"), "!record=0:0;");
+    assert_eq!(ask("record?"), "!record?0:0:recording:1:1:x_mh_no0001;");
+    crate::site::run(&format!(
+        "send --pattern --payload 8000 --rate 80Mbps --duration 1s --to udp://127.0.0.1:{port}"
+    ))
+    .expect(0);
+    assert_eq!(ask("record=off"), "!record=0:0;");
+    assert_eq!(ask("record?"), "!record?0:0:off:1:1:x_mh_no0001;");
+    assert!(ask("scan_check?").starts_with("!scan_check?0:0:1:x_mh_no0001:1:a:"));
+    assert!(ask("mstat?all").ends_with(":open:ready:vbs;"));
+    let bytes = site.run("cat x_mh_no0001").expect(0).stdout.len();
+    assert!(bytes > 9_000_000, "{bytes} bytes");
+    assert_eq!(ask("record=2020y001d00h00m00s:30:30:no0002:x:mh"), "!record=6:1:its end is in the past;");
+    job.signal(rustix::process::Signal::TERM);
+    job.finish().expect(0);
+}

@@ -5,6 +5,7 @@
 
 mod context;
 mod input;
+mod mark6;
 mod numbers;
 mod record;
 mod scan;
@@ -14,7 +15,7 @@ mod transfer;
 pub(super) use context::{Context, Pending, Step};
 pub use context::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 
-use super::reply::VsiCode;
+use super::reply::{VsiCode, VsiDialect};
 use super::view::VsiOutcome;
 use context::Refused;
 
@@ -84,6 +85,10 @@ const NOT_IMPLEMENTED: [&str; 60] = [
 
 /// Carries out a request.
 pub(super) fn carry_out(context: &mut Context<'_>) -> Step {
+    if context.dialect == VsiDialect::Mark6 {
+        let stepped = mark6::carry_out(context);
+        return context.finish(stepped);
+    }
     let stepped = match context.request.keyword.as_str() {
         "status" => state::status(context),
         "error" => state::error(context),
@@ -121,6 +126,7 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
     let stepped = match pending {
         Pending::Start(starting) => record::started(context, starting, outcome),
         Pending::Stop => record::stopped(context, outcome),
+        Pending::Check if context.dialect == VsiDialect::Mark6 => mark6::checked(context, outcome),
         Pending::Check => scan::checked(context, outcome),
         Pending::Select(selection) => scan::selected(context, &selection, outcome),
         Pending::Connect(held) => transfer::connecting(context, held, outcome),

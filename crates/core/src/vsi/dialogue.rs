@@ -2,7 +2,7 @@
 
 use super::commands::{self, Context, ERROR_ENDED, ERROR_TRANSFER, Pending, Step};
 use super::line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiRequest};
-use super::reply::{MAX_REPLY_BYTES, VsiCode, VsiReply};
+use super::reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 use super::runtime::{DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, VsiRuntimes};
 use super::view::{VsiAction, VsiOutcome, VsiView};
 use crate::placement::Nanos;
@@ -33,6 +33,7 @@ pub struct VsiDialogueCounts {
 #[derive(Clone, Debug)]
 pub struct VsiDialogue {
     id: u64,
+    dialect: VsiDialect,
     runtime: String,
     echo: bool,
     waiting: VecDeque<Waiting>,
@@ -53,8 +54,15 @@ impl VsiDialogue {
     /// Begins a dialogue in the default runtime. `id` is the number of the connection, which no other has had.
     #[must_use]
     pub fn new(id: u64) -> Self {
+        Self::of(VsiDialect::default(), id)
+    }
+
+    /// The same in a dialect.
+    #[must_use]
+    pub fn of(dialect: VsiDialect, id: u64) -> Self {
         Self {
             id,
+            dialect,
             runtime: DEFAULT_RUNTIME.to_owned(),
             echo: false,
             waiting: VecDeque::new(),
@@ -148,7 +156,8 @@ impl VsiDialogue {
                 }
                 Waiting::Invalid(why) => {
                     self.counts.rejected += 1;
-                    let answer = VsiReply::new("syntax", false, VsiCode::Syntax).field(why).finish();
+                    let answer =
+                        VsiReply::of(self.dialect, "syntax", false, VsiCode::Syntax).field(why).finish();
                     self.answer(&answer, &mut outputs);
                 }
                 Waiting::EndOfLine { crlf } => self.end_line(if crlf { "\r\n" } else { "\n" }, &mut outputs),
@@ -207,6 +216,7 @@ impl VsiDialogue {
         now: Nanos,
     ) -> Step {
         match request.keyword.as_str() {
+            _ if self.dialect == VsiDialect::Mark6 => {}
             "runtime" => return Step::Reply(self.runtime(request, shared, view)),
             "echo" => return Step::Reply(self.echo(request)),
             _ => {}
@@ -231,12 +241,12 @@ impl VsiDialogue {
         now: Nanos,
     ) -> Option<Context<'a>> {
         let (runtime, errors, next_recording) = shared.get_mut(&self.runtime)?;
-        Some(Context { runtime, errors, next_recording, view, now, request })
+        Some(Context { dialect: self.dialect, runtime, errors, next_recording, view, now, request })
     }
 
     fn runtime_is_gone(&self, request: &VsiRequest) -> VsiReply {
         let why = format!("runtime {} has been deleted", self.runtime);
-        VsiReply::new(&request.keyword, request.query, VsiCode::Failed).message(&why)
+        VsiReply::of(self.dialect, &request.keyword, request.query, VsiCode::Failed).message(&why)
     }
 
     fn echo(&mut self, request: &VsiRequest) -> VsiReply {

@@ -66,10 +66,22 @@ impl fmt::Display for VsiCode {
     }
 }
 
+/// Whose commands a dialogue understands, and how it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VsiDialect {
+    /// A FlexBuff under jive5ab: `!mtu ? 0 : 9000 ;`.
+    #[default]
+    FlexBuff,
+    /// A Mark 6: `!record?0:0:off;`, with a second code, which is 0 if it was done.
+    Mark6,
+}
+
 /// An answer under construction.
 #[derive(Clone, Debug)]
 pub struct VsiReply {
     text: String,
+    /// White space around what divides its fields.
+    space: &'static str,
     /// A field was left out, and so are all after it.
     cut: bool,
 }
@@ -79,7 +91,24 @@ impl VsiReply {
     #[must_use]
     pub fn new(keyword: &str, query: bool, code: VsiCode) -> Self {
         let mark = if query { '?' } else { '=' };
-        Self { text: format!("!{keyword} {mark} {code}"), cut: false }
+        Self { text: format!("!{keyword} {mark} {code}"), space: " ", cut: false }
+    }
+
+    /// Begins an answer of a dialect.
+    #[must_use]
+    pub fn of(dialect: VsiDialect, keyword: &str, query: bool, code: VsiCode) -> Self {
+        let is_done = matches!(code, VsiCode::Done | VsiCode::Started);
+        match dialect {
+            VsiDialect::FlexBuff => Self::new(keyword, query, code),
+            VsiDialect::Mark6 => Self::bare(keyword, query, code).field(u8::from(!is_done)),
+        }
+    }
+
+    /// Begins an answer of a Mark 6 without its second code.
+    #[must_use]
+    pub(super) fn bare(keyword: &str, query: bool, code: VsiCode) -> Self {
+        let mark = if query { '?' } else { '=' };
+        Self { text: format!("!{keyword}{mark}{code}"), space: "", cut: false }
     }
 
     /// Appends a field. Characters with a meaning in the protocol are replaced.
@@ -87,9 +116,11 @@ impl VsiReply {
     pub fn field(mut self, value: impl fmt::Display) -> Self {
         let start = self.text.len();
         // Writing to a String cannot fail.
-        let _ = write!(self.text, " : {value}");
-        let field = sanitised(&self.text[start + 3..]);
-        self.text.truncate(start + 3);
+        let space = self.space;
+        let _ = write!(self.text, "{space}:{space}{value}");
+        let begin = start + 1 + 2 * space.len();
+        let field = sanitised(&self.text[begin..]);
+        self.text.truncate(begin);
         self.text.push_str(&field);
         if self.cut || self.text.len() + END_BYTES > MAX_REPLY_BYTES {
             self.text.truncate(start);
@@ -124,10 +155,12 @@ impl VsiReply {
     /// Returns the whole answer, without the end of the line.
     #[must_use]
     pub fn finish(mut self) -> String {
+        let space = self.space;
         if self.cut {
-            self.text.push_str(" : ...");
+            self.text.push_str(&format!("{space}:{space}..."));
         }
-        self.text.push_str(" ;");
+        self.text.push_str(space);
+        self.text.push(';');
         self.text
     }
 }

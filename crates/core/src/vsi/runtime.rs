@@ -110,6 +110,21 @@ pub(super) struct VsiRuntime {
     pub(super) measured: Option<(u64, Nanos, [u64; 2])>,
     /// The last transfer.
     pub(super) transfer: Option<Transferring>,
+    /// What only a Mark 6 has.
+    pub(super) mark6: Mark6State,
+}
+
+/// What a dialogue of a Mark 6 sets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mark6State {
+    /// Fields of each stream: label, format, sizes, interface, address, port, sub-group.
+    pub(super) streams: Vec<[String; 9]>,
+    /// The group is closed, or protected, by a command.
+    pub(super) is_closed: bool,
+    pub(super) is_protected: bool,
+    /// Data times of the next recording or the last one, UNIX seconds, and its maximum rate, bits per second.
+    pub(super) span: (Option<i64>, Option<i64>),
+    pub(super) bits_per_second: Option<f64>,
 }
 
 /// A transfer of a runtime.
@@ -159,6 +174,7 @@ impl Default for VsiRuntime {
             search: None,
             measured: None,
             transfer: None,
+            mark6: Mark6State::default(),
         }
     }
 }
@@ -224,7 +240,9 @@ impl VsiRuntime {
             chunk_bytes: self.sizes_set.1.then_some(self.work_bytes),
             threads: self.threads,
             frame_bytes: self.mode.frame_bytes(),
-            bits_per_second: self.mode.frame_bits_per_second(),
+            bits_per_second: self.mode.frame_bits_per_second().or(self.mark6.bits_per_second),
+            start: self.mark6.span.0,
+            stop: self.mark6.span.1,
             datastreams: self.datastreams.clone(),
             disks: self.disks.clone(),
         }

@@ -200,7 +200,11 @@ struct Client {
 
 impl Client {
     fn new(id: u64) -> Self {
-        Self { lines: VsiLines::default(), dialogue: VsiDialogue::new(id) }
+        Self::of(VsiDialect::FlexBuff, id)
+    }
+
+    fn of(dialect: VsiDialect, id: u64) -> Self {
+        Self { lines: VsiLines::default(), dialogue: VsiDialogue::of(dialect, id) }
     }
 }
 
@@ -218,9 +222,13 @@ const LINE_ENDS: [(&str, &str); 4] = [("\n", "\n"), (" ;\n", "\n"), (";\r\n", "\
 
 /// Plays a transcript with each end of a line, in whole lines and byte by byte.
 fn play(transcript: &str) {
+    play_in(VsiDialect::FlexBuff, transcript);
+}
+
+fn play_in(dialect: VsiDialect, transcript: &str) {
     for (end, answered) in LINE_ENDS {
         for by_byte in [false, true] {
-            let (mut world, mut client) = (World::new(), Client::new(1));
+            let (mut world, mut client) = (World::new(), Client::of(dialect, 1));
             let mut answer: Option<String> = None;
             let lines = transcript.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
             for line in lines {
@@ -237,7 +245,11 @@ fn play(transcript: &str) {
                     "< " => {
                         let answer = answer.take().unwrap();
                         assert!(answer.len() <= MAX_REPLY_BYTES);
-                        let text = answer.strip_suffix(answered).unwrap_or_else(|| panic!("{answer:?}"));
+                        let text = answer.strip_suffix(answered).map(|text| match dialect {
+                            VsiDialect::FlexBuff => text,
+                            VsiDialect::Mark6 => text.trim_end_matches(';'),
+                        });
+                        let text = text.unwrap_or_else(|| panic!("{answer:?}"));
                         assert!(!text.contains(['\r', '\n']) && is_like(rest, text), "{rest}\n{text}");
                     }
                     _ => panic!("{line}"),
@@ -263,6 +275,11 @@ fn the_field_system_records_scans() {
 #[test]
 fn the_field_system_hears_of_errors() {
     play(include_str!("tests/field-system-errors.txt"));
+}
+
+#[test]
+fn a_mark_6_records_a_vgos_session() {
+    play_in(VsiDialect::Mark6, include_str!("tests/mark6-vgos.txt"));
 }
 
 #[test]
@@ -395,7 +412,18 @@ fn lines_wait_while_an_action_is_carried_out() {
 }
 
 /// Words of the protocol, from which lines are made that reach deep.
-const WORDS: [&str; 69] = [
+const WORDS: &[&str] = &[
+    "input_stream",
+    "group",
+    "mstat",
+    "list",
+    "msg",
+    "open",
+    "protect",
+    "commit",
+    "input_stream=add:a:vdif:8224:42:66:eth2:127.0.0.1:12000",
+    "record=on:30:30",
+    "2026y330d12h00m09s",
     "mode",
     "mtu",
     "net_protocol",
@@ -469,7 +497,7 @@ const WORDS: [&str; 69] = [
 
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        20 => proptest::sample::select(&WORDS[..]).prop_map(|word| word.as_bytes().to_vec()),
+        20 => proptest::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),
         6 => proptest::sample::select(&["=", "?", ":", ";", " : ", "\n", "\r\n", "\n\r"][..])
             .prop_map(|mark| mark.as_bytes().to_vec()),
         3 => proptest::sample::select(&["=", "?", ":", "\n"][..]).prop_map(|mark| mark.as_bytes().to_vec()),
@@ -485,7 +513,7 @@ proptest! {
     #[test]
     fn any_bytes_lead_to_answers(pieces in proptest::collection::vec((piece(), any::<bool>()), 0..40)) {
         let mut world = World::new();
-        let (mut clients, mut honest) = ([Client::new(1), Client::new(2)], Client::new(3));
+        let (mut clients, mut honest) = ([Client::new(1), Client::of(VsiDialect::Mark6, 2)], Client::new(3));
         for (bytes, which) in &pieces {
             let client = &mut clients[usize::from(*which)];
             let answers = world.send(client, bytes);
@@ -494,10 +522,15 @@ proptest! {
                 prop_assert!(line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{}", line);
                 for answer in line.split_inclusive(';') {
                     // The first sign is that of the answer; a field may have one, too.
-                    let (_, rest) = answer.split_once(' ').unwrap();
-                    let code = rest.strip_prefix("= ").or_else(|| rest.strip_prefix("? ")).unwrap();
+                    let code = match which {
+                        false => {
+                            let (_, rest) = answer.split_once(' ').unwrap();
+                            rest.strip_prefix("= ").or_else(|| rest.strip_prefix("? ")).unwrap()
+                        }
+                        true => &answer[answer.find(['=', '?']).unwrap() + 1..],
+                    };
                     prop_assert!(code.starts_with(|c: char| c.is_ascii_digit()), "{}", answer);
-                    prop_assert_eq!(code.as_bytes()[1], b' ');
+                    prop_assert!([b' ', b':'].contains(&code.as_bytes()[1]), "{}", answer);
                 }
             }
         }

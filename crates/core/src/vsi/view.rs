@@ -203,6 +203,10 @@ pub struct VsiRecordOptions {
     pub frame_bytes: Option<u32>,
     /// Bits per second that the mode leads to, if it is set.
     pub bits_per_second: Option<f64>,
+    /// Data time from which it records, UNIX seconds.
+    pub start: Option<i64>,
+    /// Data time at which it stops, UNIX seconds.
+    pub stop: Option<i64>,
     /// How frames are divided among files.
     pub datastreams: Vec<VsiDatastream>,
     /// Directories of the disks; empty: all.

@@ -131,7 +131,9 @@ impl StationAdapter {
                 state.names.pop_first();
             }
         }
-        let request = StartRequest { name: options.label, input, overrides, ..StartRequest::default() };
+        let (start, stop) = (options.start, options.stop);
+        let request =
+            StartRequest { name: options.label, input, overrides, start, stop, ..StartRequest::default() };
         match self.service.ask_async(StationRequest::Start(request)).await {
             Ok(_) => VsiOutcome::Started,
             Err(refusal) => {

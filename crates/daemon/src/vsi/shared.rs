@@ -2,7 +2,7 @@
 
 use crate::tcp_service::Connections;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::vsi::{VsiAction, VsiOutcome, VsiRuntimes, VsiView};
+use skyhaul_core::vsi::{VsiAction, VsiDialect, VsiOutcome, VsiRuntimes, VsiView};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,6 +35,7 @@ pub(super) struct Shared {
     pub(super) connections: Arc<Connections>,
     pub(super) requests: AtomicU64,
     pub(super) rejected: AtomicU64,
+    pub(super) dialect: VsiDialect,
     pub(super) next_connection: AtomicU64,
 }
 

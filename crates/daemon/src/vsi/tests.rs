@@ -40,11 +40,16 @@ impl VsiStation for TestStation {
 }
 
 fn server(allow: &[&str]) -> (Arc<TestStation>, VsiServer) {
+    server_in(VsiDialect::FlexBuff, allow)
+}
+
+fn server_in(dialect: VsiDialect, allow: &[&str]) -> (Arc<TestStation>, VsiServer) {
     let station = Arc::new(TestStation::default());
     let disk = VsiDisk { path: "/d".into(), free_bytes: 1, total_bytes: None };
     *lock(&station.view) = VsiView { is_ready: true, disks: vec![disk], ..VsiView::default() };
     let allow: Vec<Prefix> = allow.iter().map(|text| text.parse().unwrap()).collect();
-    let options = VsiOptions { listen: "127.0.0.1:0".parse().unwrap(), allow: AllowList::of(&allow) };
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let options = VsiOptions { listen, allow: AllowList::of(&allow), dialect };
     let server = VsiServer::start(Arc::clone(&station), options).unwrap();
     (station, server)
 }
@@ -113,8 +118,32 @@ fn only_addresses_of_the_list_are_served() {
 }
 
 #[test]
+fn a_mark_6_is_spoken_with_at_its_port() {
+    let (station, server) = server_in(VsiDialect::Mark6, &["127.0.0.0/8"]);
+    let mut stream = connect(&server);
+    assert_eq!(ask(&mut stream, "group?\n"), "!group?0:0:1;\n");
+    assert_eq!(ask(&mut stream, "record=on:30:30:no0001:x:mh;\r\n"), "!record=0:0;\r\n");
+    assert_eq!(ask(&mut stream, "record?;"), "!record?0:0:recording:1:1:x_mh_no0001;\n");
+    assert_eq!(ask(&mut stream, "record=off\n"), "!record=0:0;\n");
+    assert!(!lock(&station.view).recordings[0].is_running);
+    // Its runtime is that of all its connections, and a runtime of VSI-S is not known.
+    let mut other = connect(&server);
+    assert_eq!(ask(&mut other, "record?\n"), "!record?0:0:off:1:1:x_mh_no0001;\n");
+    assert_eq!(ask(&mut other, "runtime=t:transient\n"), "!runtime=7:1:no such keyword;\n");
+    let long = "x".repeat(5000);
+    assert_eq!(ask(&mut other, &format!("{long}\n")), "!syntax=3:1:the line is too long;\n");
+}
+
+#[test]
 fn an_honest_client_is_answered_beside_hostile_ones() {
-    let (_station, server) = server(&["127.0.0.1"]);
+    for (dialect, answer) in [(VsiDialect::FlexBuff, "!dts_id ? 0 : - : "), (VsiDialect::Mark6, "!dts_id?0:")]
+    {
+        is_answered_beside_hostile_ones(dialect, answer);
+    }
+}
+
+fn is_answered_beside_hostile_ones(dialect: VsiDialect, expected: &str) {
+    let (_station, server) = server_in(dialect, &["127.0.0.1"]);
     let mut honest = connect(&server);
     ask(&mut honest, "status?\n");
     // Silent ones: more than may be connected from one address. Those that proved nothing make room.
@@ -148,7 +177,7 @@ fn an_honest_client_is_answered_beside_hostile_ones() {
     honest.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for n in 0..20 {
         let answer = ask(&mut honest, "dts_id?\n");
-        assert!(answer.starts_with("!dts_id ? 0 : - : "), "{n}: {answer}");
+        assert!(answer.starts_with(expected), "{n}: {answer}");
         std::thread::sleep(Duration::from_millis(10));
     }
     over.store(true, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The sections `[station]`, `[http]` and `[etransfer]` of a configuration file. `docs/reference/serve.md` has all keys.
 
 mod alarms;
+mod delivery;
 mod destination;
 mod etransfer;
 mod http;
@@ -13,7 +14,9 @@ use anyhow::{Result, anyhow, bail, ensure};
 use key::{Key, line};
 use skyhaul::core::balance::{AllowList, Prefix};
 use skyhaul::core::hint::Hint;
+use skyhaul::core::observation::delivery::MAX_DELIVERIES;
 use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_name};
+use skyhaul::core::vsi::VsiDialect;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::{Rate, Size};
@@ -22,7 +25,7 @@ use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
 use skyhaul_daemon::etransfer::EtransferOptions;
 use skyhaul_daemon::station::{AlarmSetup, ScheduleSetup, StationSetup};
-use skyhaul_daemon::vsi::{DEFAULT_PORT as VSI_PORT, VsiOptions};
+use skyhaul_daemon::vsi::{DEFAULT_MARK6_PORT, DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -50,6 +53,7 @@ pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
     pub(super) token_file: Option<PathBuf>,
     pub(super) vsi: Option<VsiOptions>,
+    pub(super) mark6: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
     pub(super) etransfer: Option<EtransferOptions>,
     pub(super) setup: StationSetup,
@@ -82,6 +86,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         token_file: None,
         vsi: None,
+        mark6: None,
         http: None,
         etransfer: None,
         setup: StationSetup {
@@ -102,7 +107,8 @@ fn parse(text: &str) -> Result<ServeConfig> {
         match entry.key {
             "listen" => config.listen = entry.parse()?,
             "token_file" => config.token_file = Some(entry.string()?.into()),
-            "vsi" => config.vsi = Some(entry.vsi()?),
+            "vsi" => config.vsi = Some(entry.dialogue_port(VsiDialect::FlexBuff)?),
+            "mark6" => config.mark6 = Some(entry.dialogue_port(VsiDialect::Mark6)?),
             "alarms" => setup.alarms = entry.alarms()?,
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
@@ -116,7 +122,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are alarms, destination, disk, input, listen, memory, quality, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are alarms, destination, disk, input, listen, mark6, memory, quality, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
@@ -197,8 +203,13 @@ impl Key<'_> {
         Ok(())
     }
 
-    fn vsi(&self) -> Result<VsiOptions> {
-        let mut listen = (Ipv4Addr::LOCALHOST, VSI_PORT).into();
+    /// The port of VSI-S, or that of a Mark 6.
+    fn dialogue_port(&self, dialect: VsiDialect) -> Result<VsiOptions> {
+        let port = match dialect {
+            VsiDialect::FlexBuff => VSI_PORT,
+            VsiDialect::Mark6 => DEFAULT_MARK6_PORT,
+        };
+        let mut listen = (Ipv4Addr::LOCALHOST, port).into();
         let mut allow = this_host();
         for entry in self.entries()? {
             match entry.key {
@@ -206,12 +217,12 @@ impl Key<'_> {
                 "allow" => allow = entry.networks()?,
                 _ => {
                     return Err(
-                        entry.wrong(format_args!("unknown key{}", Hint("the keys of vsi are allow, listen")))
+                        entry.wrong(format_args!("unknown key{}", Hint("the keys are allow, listen")))
                     );
                 }
             }
         }
-        Ok(VsiOptions { listen, allow: AllowList::of(&allow) })
+        Ok(VsiOptions { listen, allow: AllowList::of(&allow), dialect })
     }
 
     /// `true`, `false`, or a table with what every channel must have.
@@ -239,8 +250,12 @@ impl Key<'_> {
                 "directory" => setup.directory = Some(entry.string()?.into()),
                 "station" => setup.station = Some(entry.string()?.to_owned()),
                 "input" => entry.string()?.clone_into(&mut setup.input),
+                "delivery" => {
+                    let list = entry.list(MAX_DELIVERIES)?.iter();
+                    setup.deliveries = list.map(|one| entry.at(one).delivery()).collect::<Result<_>>()?;
+                }
                 _ => {
-                    let hint = Hint("the keys of schedule are directory, input, station");
+                    let hint = Hint("the keys of schedule are delivery, directory, input, station");
                     return Err(entry.wrong(format_args!("unknown key{hint}")));
                 }
             }
@@ -343,11 +358,24 @@ socket_buffer = "8MiB"
     }
 
     #[test]
+    fn a_mark_6_has_a_port_of_its_own() {
+        let mark6 = parse(&format!("{TEXT}[station.mark6]\n")).unwrap().mark6.unwrap();
+        assert_eq!(
+            (mark6.listen.to_string().as_str(), mark6.dialect),
+            ("127.0.0.1:14242", VsiDialect::Mark6)
+        );
+        assert!(!mark6.allow.admits("10.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
     fn schedules_are_read_from_a_directory() {
         let of = |keys: &str| parse(&format!("{TEXT}[station.schedule]\n{keys}"));
         let setup = of("directory = '/tmp'\nstation = 'Mh'\ninput = 'mh1'").unwrap().setup.schedule;
         let (directory, station) = (Some("/tmp".into()), Some("Mh".into()));
-        assert_eq!(setup, ScheduleSetup { directory, station, input: "mh1".into() });
+        assert_eq!(
+            setup,
+            ScheduleSetup { directory, station, input: "mh1".into(), ..ScheduleSetup::default() }
+        );
         for (keys, expected) in [
             ("directry = '/tmp'", "line 18: directry: unknown key"),
             ("directory = '/nowhere/at/all'", "/nowhere/at/all is not a directory"),

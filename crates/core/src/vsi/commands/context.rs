@@ -3,7 +3,7 @@
 use crate::placement::Nanos;
 use crate::vsi::errors::VsiErrors;
 use crate::vsi::line::VsiRequest;
-use crate::vsi::reply::{VsiCode, VsiReply};
+use crate::vsi::reply::{VsiCode, VsiDialect, VsiReply};
 use crate::vsi::runtime::{Transferring, VsiRuntime};
 use crate::vsi::view::{VsiAction, VsiView};
 
@@ -17,6 +17,7 @@ pub const ERROR_TRANSFER: u32 = 1003;
 
 /// What a request is carried out with.
 pub(in crate::vsi) struct Context<'a> {
+    pub(in crate::vsi) dialect: VsiDialect,
     pub(in crate::vsi) runtime: &'a mut VsiRuntime,
     pub(in crate::vsi) errors: &'a mut VsiErrors,
     pub(in crate::vsi) next_recording: &'a mut u64,
@@ -72,7 +73,7 @@ impl Context<'_> {
     }
 
     pub(super) fn reply(&self, code: VsiCode) -> VsiReply {
-        VsiReply::new(&self.request.keyword, self.request.query, code)
+        VsiReply::of(self.dialect, &self.request.keyword, self.request.query, code)
     }
 
     pub(super) fn done(&self) -> Stepped {

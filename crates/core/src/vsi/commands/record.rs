@@ -76,12 +76,18 @@ fn threads(context: &mut Context<'_>) -> Stepped {
 }
 
 fn on(context: &mut Context<'_>) -> Stepped {
+    let request = context.request;
+    let base = label(request.field(1), request.field(2), request.field(3));
+    begin(context, base)
+}
+
+/// Begins the recording of this label, if nothing is in its way.
+pub(super) fn begin(context: &mut Context<'_>, base: Result<String, Refused>) -> Stepped {
     context.idle_only()?;
     if let Some(transfer) = context.runtime.transferring(context.view) {
         return Err(Refused(VsiCode::Conflict, format!("this runtime is sending {}", transfer.label)));
     }
-    let request = context.request;
-    let base = label(request.field(1), request.field(2), request.field(3))?;
+    let base = base?;
     let protocol = context.runtime.protocol;
     if !["udpsnor", "udps", "vtp", "pudp"].contains(&protocol) {
         let why = format!("{protocol} is not recorded here, set net_protocol to udpsnor, udps, vtp or pudp");
@@ -108,7 +114,7 @@ fn start(context: &mut Context<'_>, mut starting: Starting) -> Stepped {
 }
 
 /// Returns the label of a scan, which is whole or comes in three parts.
-fn label(scan: &str, experiment: &str, station: &str) -> Result<String, Refused> {
+pub(super) fn label(scan: &str, experiment: &str, station: &str) -> Result<String, Refused> {
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
     let in_parts = !(experiment.is_empty() && station.is_empty()) && scan.matches('_').count() < 2;
     let label = match in_parts {
@@ -150,7 +156,7 @@ pub(super) fn started(context: &mut Context<'_>, starting: Starting, outcome: Op
     Ok(Step::Reply(context.reply(code)))
 }
 
-fn off(context: &mut Context<'_>) -> Stepped {
+pub(super) fn off(context: &mut Context<'_>) -> Stepped {
     let Some(recording) = context.runtime.running(context.view) else {
         return Err(Refused(VsiCode::Conflict, "not recording".into()));
     };

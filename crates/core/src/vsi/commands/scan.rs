@@ -184,7 +184,7 @@ fn duration(text: &str) -> Option<f64> {
     (given && rest.is_empty()).then_some(seconds)
 }
 
-fn inspected(outcome: Option<VsiOutcome>) -> Result<VsiScanFacts, Refused> {
+pub(super) fn inspected(outcome: Option<VsiOutcome>) -> Result<VsiScanFacts, Refused> {
     match outcome {
         Some(VsiOutcome::Inspected(facts)) => Ok(facts),
         Some(VsiOutcome::Failed(code, why)) => Err(Refused(code, why)),

@@ -163,7 +163,7 @@ pub(super) fn rtime(context: &mut Context<'_>) -> Stepped {
 }
 
 /// Free and all bytes of the selected disks.
-fn space(context: &Context<'_>) -> (u64, Option<u64>) {
+pub(super) fn space(context: &Context<'_>) -> (u64, Option<u64>) {
     let disks: Vec<&VsiDisk> = context.view.selected(&context.runtime.disks).collect();
     let free = disks.iter().fold(0u64, |sum, disk| sum.saturating_add(disk.free_bytes));
     let total = disks.iter().try_fold(0u64, |sum, disk| Some(sum.saturating_add(disk.total_bytes?)));
