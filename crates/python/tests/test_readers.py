@@ -174,7 +174,7 @@ def test_the_kernel_places_payloads():
         if n % 20 == 0:
             time.sleep(0.05)  # its program is loaded meanwhile
     for n in range(300):
-        values = receiver.get(SOON).array(0x1000)
+        values = np.frombuffer(receiver.get(SOON).payload, "u1")
         assert len(values) == 65536 and (values == n % 251).all()
     receiver.stop()
     [reader] = receiver.stats()["readers"]
