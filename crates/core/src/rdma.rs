@@ -23,6 +23,10 @@
 //!   waited until endpoint.poll_timeout():  endpoint.handle_timeout(&mut context)
 //! ```
 //!
+//! On TCP the caller opens and cuts the streams ([`frame_length`](crate::wire::rdma::mpa::frame_length)): the first frame of a peer goes to
+//! [`handle_request`](RdmaEndpoint::handle_request), all others to [`handle_frame`](RdmaEndpoint::handle_frame), and the end of a stream to
+//! [`end_stream`](RdmaEndpoint::end_stream).
+//!
 //! Copy before the next call: events may speak of the bytes. Limits: all are fixed in [`RdmaConfig`]; nothing grows with what a
 //! peer sends. Atomic operations are refused. `docs/internals/rdma.md` has the design.
 
@@ -39,7 +43,7 @@ mod regions;
 
 pub use config::RdmaConfig;
 pub use counts::RdmaCounts;
-pub use endpoint::{AddressProof, RdmaContext, RdmaEndpoint};
+pub use endpoint::{AddressProof, RdmaContext, RdmaEndpoint, StreamNeed};
 pub use event::{ClosedBy, MemorySlice, PlaceBytes, RdmaEvent, RemoteAddress, RemoteRead, RemoteWrite};
-pub use outbound::RdmaTransmit;
+pub use outbound::{RdmaTrailer, RdmaTransmit};
 pub use regions::RegionRights;

@@ -11,13 +11,15 @@ pub(super) const HORIZON: u64 = 256;
 pub struct RdmaConfig {
     /// What carries the segments.
     pub profile: RdmaProfile,
-    /// The longest datagram, bytes of UDP payload: the path's MTU less 28 for IPv4, 48 for IPv6. At least 128.
+    /// The longest datagram, bytes of UDP payload: the path's MTU less 28 for IPv4, 48 for IPv6. At least 128. On TCP the longest
+    /// FPDU, and each connection has its own limit: [`limit_path`](crate::rdma::RdmaEndpoint::limit_path).
     pub datagram_bytes: u16,
     /// Maximum number of connections.
     pub connections: usize,
     /// Maximum number of incomplete messages of a connection, 1 to 128: if one more begins, the oldest ends.
     pub window: usize,
-    /// An incomplete message ends this long after its first segment, or after it was found to be missing.
+    /// An incomplete message ends this long after its first segment, or after it was found to be missing. On TCP it ends only with its
+    /// connection, since what is missing is still to come.
     pub message_timeout: Nanos,
     /// The longest message in bytes.
     pub max_message_bytes: u64,

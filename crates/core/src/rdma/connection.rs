@@ -16,7 +16,7 @@ use crate::placement::Nanos;
 use crate::wire::rdma::rdmap::ReadRequest;
 use crate::wire::rdma::shim::{OPTION_CRC, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// STags of one Read that answers may still use.
 const MAX_SINKS: usize = 64;
@@ -57,6 +57,12 @@ pub(super) struct Connection {
     questions: u32,
     /// Datagram and message that the peer would have sent next.
     pub(super) peer_next: Option<(u32, u32)>,
+    /// Its request or reply has the depths of Reads (TCP).
+    pub(super) is_enhanced: bool,
+    /// Its stream takes nothing at present (TCP).
+    pub(super) is_held: bool,
+    /// STags of Reads that have ended and whose answers are still to come (TCP).
+    pub(super) late: BTreeSet<u32>,
 }
 
 /// What a timer asks for.
@@ -89,6 +95,9 @@ impl Connection {
             asked: now,
             questions: 0,
             peer_next: None,
+            is_enhanced: false,
+            is_held: false,
+            late: BTreeSet::new(),
         }
     }
 
@@ -149,7 +158,13 @@ impl Connection {
 
     /// Whether segments may be handed out: a close that was said states the number of the last.
     pub(super) fn is_sending(&self) -> bool {
-        self.state == State::Open || self.state == State::Closing && self.repeat.is_none()
+        let may_send = self.state == State::Open || self.state == State::Closing && self.repeat.is_none();
+        may_send && !self.is_held
+    }
+
+    /// Reads whose answers may still come.
+    pub(super) fn reads_under_way(&self) -> usize {
+        self.reads.len() + self.late.len()
     }
 
     /// Ask for what is missing of a Read, with new STags.
@@ -196,6 +211,10 @@ impl Connection {
             let known = regions.invalidate(*stag);
             debug_assert!(known.is_ok(), "the STag of a Read is gone before the Read");
         }
+        // In a stream the answer comes all the same, and is no fault of the peer.
+        if self.path.profile == RdmaProfile::Tcp && !pending.is_complete() {
+            self.late.extend(&pending.stags);
+        }
         let (connection, missing, asked) = (self.id, pending.missing(), pending.asked);
         events.push_back(RdmaEvent::ReadDone { connection, read, missing, asked });
     }
@@ -234,7 +253,7 @@ impl Connection {
         if self.deadline.is_some_and(|at| at <= now) {
             let by = match self.state {
                 State::Draining => ClosedBy::Peer,
-                State::Closing if config.profile != RdmaProfile::Uc => ClosedBy::Here,
+                State::Closing if config.profile == RdmaProfile::Bare => ClosedBy::Here,
                 _ => ClosedBy::Silence,
             };
             due.push(Due::End(by));

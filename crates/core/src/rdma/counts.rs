@@ -5,7 +5,7 @@ use crate::wire::rdma::RdmaRefusals;
 /// What became of every datagram that arrived, and of every message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RdmaCounts {
-    /// Datagrams that arrived (TCP: segments).
+    /// Datagrams that arrived (TCP: frames).
     pub datagrams: u64,
     /// Of these: payload for a place in memory.
     pub placed: u64,

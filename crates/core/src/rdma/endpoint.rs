@@ -3,6 +3,9 @@
 mod arrive;
 mod leave;
 mod placed;
+mod stream;
+
+pub use stream::StreamNeed;
 
 use super::config::RdmaConfig;
 use super::connection::{Connection, State};
@@ -13,6 +16,7 @@ use super::outbound::{Body, Outgoing, Path, RdmaTransmit};
 use super::reads::PendingRead;
 use super::regions::{RegionRights, Regions};
 use crate::placement::Nanos;
+use crate::wire::rdma::mpa::MpaEnhanced;
 use crate::wire::rdma::rdmap::RdmapOpcode;
 use crate::wire::rdma::shim::{self, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
@@ -164,10 +168,10 @@ impl RdmaEndpoint {
         Path { profile, to, connection, conn_id, datagram_bytes, has_crc: crc }
     }
 
-    /// Asks a peer for a connection (UC). It ends as [`RdmaEvent::Connected`] or [`RdmaEvent::Closed`] by `deadline`.
+    /// Asks a peer for a connection (UC; TCP, where its stream is open already). It ends as [`RdmaEvent::Connected`] or [`RdmaEvent::Closed`] by `deadline`.
     ///
     /// # Errors
-    /// [`RdmaRefusal::TooManyConnections`], or [`RdmaRefusal::WrongSize`] for more than 512 bytes of private data.
+    /// [`RdmaRefusal::TooManyConnections`], or [`RdmaRefusal::WrongSize`] for more than 512 bytes of private data, 508 on TCP.
     pub fn connect(
         &mut self,
         peer: SocketAddr,
@@ -175,20 +179,32 @@ impl RdmaEndpoint {
         deadline: Nanos,
         context: &mut RdmaContext<'_>,
     ) -> Result<u32, RdmaRefusal> {
-        if private.len() > shim::MAX_PRIVATE_BYTES {
+        if private.len() > self.max_private() {
             return Err(RdmaRefusal::WrongSize);
         }
         let id = self.add(peer, State::Asking, (context.random)(), 0, context)?;
-        let wait = self.config.retry;
+        let repeat = self.repetition(context.now);
         let connection = self.connection(id)?;
         connection.private = private.to_vec();
         connection.deadline = Some(deadline);
-        connection.repeat = Some((context.now.plus(wait), Nanos(wait.0 * 2)));
+        connection.repeat = repeat;
+        connection.is_enhanced = true;
         self.say(id, UcKind::Request);
         Ok(id)
     }
 
-    /// A connection without a handshake, agreed on by other means (bare), or made by MPA on a stream (TCP).
+    /// When a request or accept is repeated, and the time after that; in a stream, never.
+    fn repetition(&self, now: Nanos) -> Option<(Nanos, Nanos)> {
+        let wait = self.config.retry;
+        (self.config.profile == RdmaProfile::Uc).then(|| (now.plus(wait), Nanos(wait.0 * 2)))
+    }
+
+    fn max_private(&self) -> usize {
+        let depths = if self.config.profile == RdmaProfile::Tcp { MpaEnhanced::LEN } else { 0 };
+        shim::MAX_PRIVATE_BYTES - depths
+    }
+
+    /// A connection without a handshake, agreed on by other means (bare), or made by MPA elsewhere (TCP).
     ///
     /// # Errors
     /// [`RdmaRefusal::TooManyConnections`], [`RdmaRefusal::Unexpected`] if there is one with this peer (bare), or on UC.
@@ -230,18 +246,24 @@ impl RdmaEndpoint {
         private: &[u8],
         context: &mut RdmaContext<'_>,
     ) -> Result<(), RdmaRefusal> {
-        let (deadline, wait) = (context.now.plus(self.config.handshake_timeout), self.config.retry);
+        let (deadline, repeat) = (context.now.plus(self.config.handshake_timeout), self.repetition(context.now));
+        let (most, is_stream) = (self.max_private(), self.config.profile == RdmaProfile::Tcp);
         let connection = self.connection(id)?;
         if connection.state != State::Offered {
             return Err(RdmaRefusal::Unexpected);
         }
-        if private.len() > shim::MAX_PRIVATE_BYTES {
+        if private.len() > most {
             return Err(RdmaRefusal::WrongSize);
         }
         connection.state = State::Accepted;
         connection.private = private.to_vec();
         connection.deadline = Some(deadline);
-        connection.repeat = Some((context.now.plus(wait), Nanos(wait.0 * 2)));
+        connection.repeat = repeat;
+        if is_stream {
+            // The reply cannot be lost.
+            connection.open();
+            self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
+        }
         self.say(id, UcKind::Accept);
         Ok(())
     }
@@ -262,7 +284,8 @@ impl RdmaEndpoint {
     }
 
     /// Closes a connection when all operations posted so far have been handed out. It ends as [`RdmaEvent::Closed`] by
-    /// `deadline`; on bare and TCP, at the next [`handle_timeout`](Self::handle_timeout) then.
+    /// `deadline`; on bare, at the next [`handle_timeout`](Self::handle_timeout); on TCP, when the peer has ended its half of the stream too
+    /// ([`stream_need`](Self::stream_need)).
     ///
     /// # Errors
     /// [`RdmaRefusal::UnknownConnection`].
@@ -380,9 +403,12 @@ impl RdmaEndpoint {
         if !(1..=u64::from(u32::MAX)).contains(&read.sink.length) {
             return Err(RdmaRefusal::WrongSize);
         }
-        if connection.reads.len() >= most.min(usize::from(connection.peer_reads)) {
+        if connection.reads_under_way() >= most.min(usize::from(connection.peer_reads)) {
             return Err(RdmaRefusal::TooManyReads);
         }
+        // A stream loses neither the request nor its answer, and a second answer would find the Read over.
+        let ask_again = read.ask_again.filter(|_| self.config.profile != RdmaProfile::Tcp);
+        let read = RemoteRead { ask_again, ..read };
         self.next_operation += 1;
         connection.reads.insert(number, PendingRead::new(read, runs));
         connection.ask(number, &mut self.regions, context.random, context.now)?;

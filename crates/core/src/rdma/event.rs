@@ -30,7 +30,7 @@ impl MemorySlice {
 /// Bytes of a datagram and their place in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceBytes {
-    /// In the datagram.
+    /// In the datagram, segment or frame that was taken.
     pub from: Range<usize>,
     /// In memory; of the same length.
     pub to: MemorySlice,
@@ -89,8 +89,10 @@ crate::named! {
         Silence = "silence",
         /// The peer ended it with a Terminate.
         Terminated = "terminated",
-        /// A segment of the peer broke the rules of an ordered stream (TCP).
+        /// A frame or segment of the peer broke the rules of an ordered stream, or the stream ended inside a frame (TCP).
         Broken = "broken",
+        /// The stream was reset by the peer, or by a host between (TCP).
+        Reset = "reset",
     }
 }
 

@@ -81,7 +81,7 @@ impl Inbound {
         let window = KeyedWindow::new(KeyedConfig {
             window: config.window,
             largest: config.max_message_bytes.saturating_add(IMMEDIATE_BYTES),
-            timeout: Some(config.message_timeout),
+            timeout: (config.profile != RdmaProfile::Tcp).then_some(config.message_timeout),
             // No message within the horizon is forgotten: those that end meanwhile are at most twice as many, and the open ones.
             remember: 2 * HORIZON as usize + config.window,
             remember_for: Nanos(u64::MAX),
@@ -221,6 +221,23 @@ impl Inbound {
                 part_of(segment, payload, key, progress, false)
             }
         }
+    }
+
+    /// A segment of an answer to a Read that has ended (TCP): it is checked for its place in the stream, and has none in memory.
+    pub(super) fn skip(
+        &mut self,
+        segment: &DdpSegment,
+        payload: &[u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<(), RdmaRefusal> {
+        let part = self.ordered(segment, payload)?;
+        self.advance(segment, &part);
+        if segment.ddp.is_last() {
+            // It is there only if the Read ended between two segments.
+            self.window.give_up(part.key, shared.now);
+            self.drain(shared);
+        }
+        Ok(())
     }
 
     fn advance(&mut self, segment: &DdpSegment, part: &Part) {

@@ -25,22 +25,50 @@ pub struct RdmaTransmit {
     pub pad: usize,
     /// Whether a CRC-32C of all these bytes follows, least significant byte first.
     pub has_crc: bool,
+    /// Whether it sets up, keeps or ends a connection, and bears no segment.
+    pub is_control: bool,
+}
+
+/// Bytes behind the payload, at most: the pad of an FPDU and a CRC.
+const MAX_TRAILER: usize = 3 + CRC_BYTES;
+
+/// What follows the payload of an [`RdmaTransmit`]: pad and CRC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RdmaTrailer {
+    octets: [u8; MAX_TRAILER],
+    length: usize,
+}
+
+impl AsRef<[u8]> for RdmaTrailer {
+    fn as_ref(&self) -> &[u8] {
+        &self.octets[..self.length]
+    }
 }
 
 impl RdmaTransmit {
     /// The whole datagram, with `payload` read by the caller where [`payload`](Self::payload) says.
     #[must_use]
     pub fn assemble(&self, payload: &[u8]) -> Vec<u8> {
-        debug_assert_eq!(self.payload.map_or(0, |slice| slice.length), payload.len() as u64);
-        let mut octets = Vec::with_capacity(self.head.len() + payload.len() + self.pad + CRC_BYTES);
+        let trailer = self.trailer(payload);
+        let mut octets = Vec::with_capacity(self.head.len() + payload.len() + MAX_TRAILER);
         octets.extend_from_slice(&self.head);
         octets.extend_from_slice(payload);
-        octets.resize(octets.len() + self.pad, 0);
-        if self.has_crc {
-            let crc = crc32c_append(0, &octets);
-            octets.extend(crc_octets(crc));
-        }
+        octets.extend_from_slice(trailer.as_ref());
         octets
+    }
+
+    /// What follows the payload, for callers who gather the parts of a datagram where they lie.
+    #[must_use]
+    pub fn trailer(&self, payload: &[u8]) -> RdmaTrailer {
+        debug_assert_eq!(self.payload.map_or(0, |slice| slice.length), payload.len() as u64);
+        let mut trailer = RdmaTrailer { length: self.pad, ..RdmaTrailer::default() };
+        if self.has_crc {
+            let crc = crc32c_append(crc32c_append(0, &self.head), payload);
+            let crc = crc_octets(crc32c_append(crc, &trailer.octets[..self.pad]));
+            trailer.octets[self.pad..self.pad + CRC_BYTES].copy_from_slice(&crc);
+            trailer.length += CRC_BYTES;
+        }
+        trailer
     }
 }
 
@@ -188,6 +216,7 @@ impl Outbound {
             payload,
             pad,
             has_crc: path.profile == RdmaProfile::Tcp || is_uc && path.has_crc,
+            is_control: false,
         };
         let mut done = None;
         if is_over {

@@ -6,13 +6,14 @@ use crate::rdma::connection::State;
 use crate::rdma::event::{ClosedBy, PlaceBytes, RdmaEvent};
 use crate::rdma::inbound::{Asked, extended};
 use crate::rdma::outbound::{Body, Outgoing};
+use crate::wire::rdma::ddp::DdpHeader;
 use crate::wire::rdma::rdmap::RdmapOpcode;
 use crate::wire::rdma::shim::{UcControl, UcKind, UcShim};
 use crate::wire::rdma::terminate::Terminate;
 use crate::wire::rdma::{DdpSegment, RdmaDatagram, RdmaProfile, RdmaRefusal};
 use core::net::SocketAddr;
 
-enum Fate {
+pub(super) enum Fate {
     Placed(PlaceBytes),
     Consumed,
     Control,
@@ -45,7 +46,8 @@ impl RdmaEndpoint {
         self.count(fate)
     }
 
-    /// Takes a segment of a stream, in order (TCP). A segment that breaks the rules ends the connection with a Terminate.
+    /// Takes a segment of a stream, in order (TCP). A segment that breaks the rules ends the connection with a Terminate; one of an answer
+    /// to a Read that has ended is refused as [`Late`](RdmaRefusal::Late), and ends nothing.
     pub fn handle_segment(
         &mut self,
         id: u32,
@@ -58,20 +60,22 @@ impl RdmaEndpoint {
             (_, Err(why)) => Err(why),
             (Some(peer), Ok(RdmaDatagram::Segment(read))) => {
                 let fate = self.segment(id, peer, (&read, segment), context);
-                if let Err(why) = fate {
+                if let Err(why) = fate
+                    && why != RdmaRefusal::Late
+                {
                     self.terminate(id, &Terminate::of(why, &read.ddp));
                 }
                 fate
             }
             (_, Ok(RdmaDatagram::Control(..))) => Err(RdmaRefusal::Unexpected),
         };
-        if fate.is_err() && peer.is_some() {
+        if peer.is_some() && fate.as_ref().is_err_and(|why| *why != RdmaRefusal::Late) {
             self.end(id, ClosedBy::Broken, context.now);
         }
         self.count(fate)
     }
 
-    fn terminate(&mut self, id: u32, terminate: &Terminate) {
+    pub(super) fn terminate(&mut self, id: u32, terminate: &Terminate) {
         let Ok(connection) = self.connection(id) else { return };
         connection.outbound.clear();
         connection.outbound.push(Outgoing::new(RdmapOpcode::Terminate, Body::Short(terminate.write())));
@@ -81,7 +85,7 @@ impl RdmaEndpoint {
         }
     }
 
-    fn count(&mut self, fate: Result<Fate, RdmaRefusal>) -> Option<PlaceBytes> {
+    pub(super) fn count(&mut self, fate: Result<Fate, RdmaRefusal>) -> Option<PlaceBytes> {
         self.counts.datagrams += 1;
         let place = match fate {
             Ok(Fate::Placed(place)) => {
@@ -137,6 +141,21 @@ impl RdmaEndpoint {
         if connection.state == State::Accepted {
             connection.open();
             self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
+        }
+        let late = match segment.ddp {
+            DdpHeader::Tagged(ddp) if segment.opcode == RdmapOpcode::ReadResponse => {
+                connection.late.contains(&ddp.stag).then_some(ddp)
+            }
+            _ => None,
+        };
+        if let Some(ddp) = late {
+            if ddp.last == 1 {
+                connection.late.remove(&ddp.stag);
+            }
+            let (inbound, mut shared) =
+                connection.parts(&mut self.regions, &mut self.events, &mut self.messages, &self.config, now);
+            inbound.skip(segment, &datagram[segment.payload.clone()], &mut shared)?;
+            return Err(RdmaRefusal::Late);
         }
         let (inbound, mut shared) =
             connection.parts(&mut self.regions, &mut self.events, &mut self.messages, &self.config, now);

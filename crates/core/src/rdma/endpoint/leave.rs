@@ -15,6 +15,9 @@ impl RdmaEndpoint {
     }
 
     pub(super) fn say(&mut self, id: u32, kind: UcKind) {
+        if self.config.profile == RdmaProfile::Tcp {
+            return self.say_in_stream(id, kind);
+        }
         let Some(connection) = self.connections.get(&id) else { return };
         let control = connection.control(kind, &self.config);
         let has_private = matches!(kind, UcKind::Request | UcKind::Accept);
@@ -29,13 +32,18 @@ impl RdmaEndpoint {
         control: &UcControl,
         private: &[u8],
     ) {
-        if self.waiting.len() >= MAX_WAITING {
-            return;
-        }
         let shim = UcShim { version: shim::VERSION, control: 1, crc: 1, conn_id, ..UcShim::default() };
         let control = UcControl { private_bytes: private.len() as u16, ..*control };
         let head = [&shim.write()[..], &control.write(), private].concat();
-        self.waiting.push_back(RdmaTransmit { to, connection, head, payload: None, pad: 0, has_crc: true });
+        self.queue((to, connection), head, true);
+    }
+
+    /// A control datagram or frame waits to be sent, if there is room for it.
+    pub(super) fn queue(&mut self, (to, connection): (SocketAddr, u32), head: Vec<u8>, has_crc: bool) {
+        if self.waiting.len() < MAX_WAITING {
+            let (payload, pad, is_control) = (None, 0, true);
+            self.waiting.push_back(RdmaTransmit { to, connection, head, payload, pad, has_crc, is_control });
+        }
     }
 
     /// What has happened, in order.
@@ -77,11 +85,14 @@ impl RdmaEndpoint {
             if !is_due || connection.outbound.len() > 0 {
                 continue;
             }
-            if self.config.profile == RdmaProfile::Uc {
-                connection.repeat = Some((now.plus(wait), wait));
-                ready.push(*id);
-            } else {
-                connection.deadline = Some(now);
+            match self.config.profile {
+                RdmaProfile::Uc => {
+                    connection.repeat = Some((now.plus(wait), wait));
+                    ready.push(*id);
+                }
+                RdmaProfile::Bare => connection.deadline = Some(now),
+                // The peer ends its half of the stream, or the deadline passes.
+                RdmaProfile::Tcp => {}
             }
         }
         ready.into_iter().for_each(|id| self.say(id, UcKind::Close));

@@ -42,6 +42,8 @@ crate::header! {
     }
 }
 
+/// Bytes of the length before the segment of an FPDU.
+pub const LENGTH_BYTES: usize = 2;
 /// Bytes of a CRC-32C behind a datagram or in an FPDU.
 pub const CRC_BYTES: usize = 4;
 /// Key of a request.
@@ -134,6 +136,30 @@ impl Connect {
     }
 }
 
+/// Length of the frame at the front of a stream: the first of each direction is a request or a reply, all others are FPDUs. `None`: more
+/// bytes are needed. The content is not judged: a request for markers has a length, and so has an FPDU with a wrong CRC.
+///
+/// # Errors
+/// [`RdmaRefusal::Mismatch`] if the first frame has another key, [`RdmaRefusal::WrongSize`] for too much private data or an
+/// empty FPDU. The stream cannot be read any further.
+pub fn frame_length(is_first: bool, stream: &[u8]) -> Result<Option<usize>, RdmaRefusal> {
+    if !is_first {
+        let Some((length, _)) = stream.split_first_chunk::<2>() else { return Ok(None) };
+        return match usize::from(u16::from_be_bytes(*length)) {
+            0 => Err(RdmaRefusal::WrongSize),
+            length => Ok(Some((2 + length).next_multiple_of(4) + CRC_BYTES)),
+        };
+    }
+    let seen = &stream[..stream.len().min(REQUEST_KEY.len())];
+    if !REPLY_KEY.starts_with(seen) && !REQUEST_KEY.starts_with(seen) {
+        return Err(RdmaRefusal::Mismatch);
+    }
+    match MpaFrame::read(stream).map(|(frame, _)| usize::from(frame.private_bytes)) {
+        Some(bytes) if bytes > MAX_PRIVATE_BYTES => Err(RdmaRefusal::WrongSize),
+        bytes => Ok(bytes.map(|bytes| MpaFrame::LEN + bytes)),
+    }
+}
+
 /// The FPDU of a segment; `None` if that is empty or longer than [`MAX_SEGMENT_BYTES`].
 #[must_use]
 pub fn fpdu(segment: &[u8]) -> Option<Vec<u8>> {
@@ -168,10 +194,12 @@ pub(super) fn fuzz(bytes: &[u8]) {
     if let Ok(Some((connect, taken))) = Connect::read(bytes) {
         assert!(taken <= bytes.len() && connect.private.len() <= MAX_PRIVATE_BYTES);
         let again = connect.write();
+        assert_eq!(frame_length(true, bytes), Ok(Some(taken)));
         assert_eq!(Connect::read(&again), Ok(Some((connect, taken))));
     }
     if let Ok(Some((segment, taken))) = unframed(bytes) {
         assert!(taken <= bytes.len());
+        assert_eq!(frame_length(false, bytes), Ok(Some(taken)));
         let again = fpdu(segment).expect("a segment that was framed");
         assert_eq!(unframed(&again), Ok(Some((segment, taken))));
     }

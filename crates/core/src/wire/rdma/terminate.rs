@@ -126,6 +126,18 @@ impl Terminate {
         Terminate { reason, length: Some(0), ddp: Some(*ddp), read: None }
     }
 
+    /// For a frame of a stream in which no segment could be read (RFC 5044, 8).
+    #[must_use]
+    pub fn of_frame(refusal: RdmaRefusal) -> Terminate {
+        let local = TerminateReason { layer: 2, error_type: 0, code: 5 };
+        let reason = match refusal {
+            RdmaRefusal::BadChecksum => TerminateReason { code: 2, ..local },
+            RdmaRefusal::Truncated => TerminateReason { code: 1, ..local },
+            _ => local,
+        };
+        Terminate { reason, length: None, ddp: None, read: None }
+    }
+
     /// Its bytes, in the order of the RFC.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
