@@ -11,6 +11,8 @@
 //! packets may be as long as a whole heap, or a stream must be resynchronised after a disturbance. [`TcpSender`] writes
 //! whole packets or none.
 //!
+//! [`frames`] is for protocols of both directions, whose peers are answered.
+//!
 //! Limits: [`TcpSource`] cannot resynchronise: a connection in which the length of a packet is invalid is closed and
 //! counted.
 //!
@@ -19,6 +21,7 @@
 
 pub mod bulk;
 pub mod door;
+pub mod frames;
 pub mod info;
 mod last;
 pub mod pieces;
