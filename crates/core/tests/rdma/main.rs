@@ -4,3 +4,4 @@
 mod endpoint;
 mod golden;
 mod page;
+mod stream;
