@@ -246,7 +246,8 @@ impl RdmaEndpoint {
         private: &[u8],
         context: &mut RdmaContext<'_>,
     ) -> Result<(), RdmaRefusal> {
-        let (deadline, repeat) = (context.now.plus(self.config.handshake_timeout), self.repetition(context.now));
+        let (deadline, repeat) =
+            (context.now.plus(self.config.handshake_timeout), self.repetition(context.now));
         let (most, is_stream) = (self.max_private(), self.config.profile == RdmaProfile::Tcp);
         let connection = self.connection(id)?;
         if connection.state != State::Offered {

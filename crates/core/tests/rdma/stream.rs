@@ -71,9 +71,9 @@ impl Stream {
     fn bytes(&mut self, end: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(transmit) = self.with(end, |e, c| e.poll_transmit(c)) {
-            let bytes = transmit.payload.map_or(&[][..], |slice| {
-                &self.memory[end][slice.start as usize..][..slice.length as usize]
-            });
+            let bytes = transmit
+                .payload
+                .map_or(&[][..], |slice| &self.memory[end][slice.start as usize..][..slice.length as usize]);
             all.extend(transmit.assemble(bytes));
         }
         all
@@ -293,7 +293,7 @@ fn what_is_no_request_has_no_state_and_one_for_markers_is_rejected_by_name() {
 
 #[test]
 fn depths_of_reads_are_agreed_where_the_request_has_them() {
-    let (mut stream, _) = Stream::connected();
+    let (stream, _) = Stream::connected();
     let client = stream.ids[CLIENT].unwrap();
     assert!(stream.ends[CLIENT].may_read(client));
     // A peer of revision 1 gets a reply of revision 1; one with depths, ours.

@@ -12,12 +12,12 @@
 //! beginning on. Of the connections without a first frame, and of those that are being closed, at most [`FrameOptions::guests`] remain: the
 //! oldest makes room. A peer that ends its half is not written to any more.
 
+use super::Frame;
 use super::bulk::{Take, receive};
 use super::info::TcpInfo;
 use super::port::{Connection, Got, Limits, READ, TcpPort, Visit, got};
 use super::setup::{TcpSendOptions, connecting};
 use super::tune::{congestion, largest_segment, set_receive_buffer, set_send_buffer};
-use super::Frame;
 use crate::address::Endpoint;
 use crate::gathered::Gathered;
 use socket2::{SockAddr, SockRef};
@@ -409,7 +409,8 @@ impl TcpFrames {
 
     fn end_overdue(&mut self, each: &mut dyn FnMut(u64, Heard<'_>) -> bool) -> io::Result<()> {
         let now = Instant::now();
-        let is_over = |own: &Own| own.due.is_some_and(|at| at <= now) || own.closes.is_some_and(|at| at <= now);
+        let is_over =
+            |own: &Own| own.due.is_some_and(|at| at <= now) || own.closes.is_some_and(|at| at <= now);
         let over = self.port.connections.iter().filter(|(_, one)| is_over(&one.own));
         for mark in over.map(|(mark, _)| *mark).collect::<Vec<_>>() {
             self.end(mark, Some(io::ErrorKind::TimedOut.into()), each)?;
@@ -431,11 +432,7 @@ impl TcpFrames {
     }
 
     /// One read of one connection.
-    fn read(
-        &mut self,
-        mark: u64,
-        each: &mut dyn FnMut(u64, Heard<'_>) -> bool,
-    ) -> io::Result<usize> {
+    fn read(&mut self, mark: u64, each: &mut dyn FnMut(u64, Heard<'_>) -> bool) -> io::Result<usize> {
         let Some(connection) = self.port.connections.get_mut(&mark) else { return Ok(0) };
         let begun = connection.own.begun.len();
         let room = &mut self.scratch[begun..begun + READ];

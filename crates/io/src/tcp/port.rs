@@ -377,7 +377,8 @@ impl<C> TcpPort<C> {
     /// Also report that a connection can be written, or do so no more.
     pub(super) fn watch_room(&self, mark: u64, is_wanted: bool) -> io::Result<()> {
         let Some(Connection { stream, .. }) = self.connections.get(&mark) else { return Ok(()) };
-        let flags = if is_wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let flags =
+            if is_wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         Ok(epoll::modify(&self.door.epoll, stream, epoll::EventData::new_u64(mark), flags)?)
     }
 

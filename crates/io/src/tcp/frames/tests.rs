@@ -142,8 +142,11 @@ fn half_a_frame_has_a_time_and_guests_make_room() {
     hear(&mut server, 2);
     let guests: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(server.local()).unwrap()).collect();
     let heard = hear(&mut server, 7);
-    let ended: Vec<u64> =
-        heard.iter().filter(|(_, told)| told == "ended [] Some(ConnectionAborted)").map(|one| one.0).collect();
+    let ended: Vec<u64> = heard
+        .iter()
+        .filter(|(_, told)| told == "ended [] Some(ConnectionAborted)")
+        .map(|one| one.0)
+        .collect();
     assert_eq!(ended, [1, 2], "{heard:?}");
     stays.write_all(&[1]).unwrap();
     assert_eq!(hear(&mut server, 1), [(0, "frame [1]".into())]);
