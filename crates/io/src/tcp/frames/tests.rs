@@ -106,7 +106,7 @@ fn a_peer_that_does_not_read_is_written_to_later_and_the_frames_are_counted_when
     hear(&mut server, 2);
     let (frame, mut written) = ([200; 200], 0_u64);
     while server.is_clear(0) {
-        write(&mut server, 0, &[&frame; 100]);
+        write(&mut server, 0, &[&frame[..]; 100]);
         written += 100;
     }
     let count = server.tallies()[1];
