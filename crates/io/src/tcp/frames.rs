@@ -1,7 +1,7 @@
 //! Frames in both directions over any number of TCP connections, in one thread and without waiting for any of them.
 //!
 //! ```text
-//!   connection  ▐ first ▐ frame ▐ frame ▐ fra┆me ▐     ─▶ Heard::Frame, whole and in order
+//!   connection  ▐ first ▐ frame ▐ frame ▐ fra┆me ▐     ─▶ FrameEvent::Frame, whole and in order
 //!   write       frames, gathered ─▶ socket ─ has no room ─▶ kept, until it has: is_clear says so
 //! ```
 //!
@@ -12,6 +12,8 @@
 //! beginning on. Of the connections without a first frame, and of those that are being closed, at most [`FrameOptions::guests`] remain: the
 //! oldest makes room. A peer that ends its half is not written to any more.
 
+mod writing;
+
 use super::Frame;
 use super::bulk::{Take, receive};
 use super::info::TcpInfo;
@@ -20,17 +22,16 @@ use super::setup::{TcpSendOptions, connecting};
 use super::tune::{congestion, largest_segment, set_receive_buffer, set_send_buffer};
 use crate::address::Endpoint;
 use crate::gathered::Gathered;
-use socket2::{SockAddr, SockRef};
+use socket2::SockAddr;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read};
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use writing::{Put, drop_waiting, end_half, note_taken, put};
 
 /// Connections accepted before guests are counted again.
 const MARGIN: usize = 64;
-/// Most slices of one write (`UIO_MAXIOV`).
-const SLICES: usize = 1024;
 /// How long a connection that is being closed is read, so that the peer gets the last frames instead of a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -55,7 +56,7 @@ pub struct FrameOptions {
 
 /// What comes of a connection.
 #[derive(Debug)]
-pub enum Heard<'a> {
+pub enum FrameEvent<'a> {
     /// It was accepted, from this address.
     Opened(SocketAddr),
     /// A frame.
@@ -341,7 +342,7 @@ impl TcpFrames {
     }
 
     /// Close a connection when what waits is written and the peer has ended its half, or after a second. What arrives is dropped, and
-    /// its [`Heard::Ended`] says nothing of it.
+    /// its [`FrameEvent::Ended`] says nothing of it.
     pub fn leave(&mut self, mark: u64) {
         self.finish(mark);
         if let Some(connection) = self.port.connections.get_mut(&mark) {
@@ -359,7 +360,7 @@ impl TcpFrames {
     pub fn poll(
         &mut self,
         wait: Duration,
-        each: &mut dyn FnMut(u64, Heard<'_>) -> bool,
+        each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool,
     ) -> io::Result<usize> {
         let mut frames = 0;
         for mark in self.port.ready(wait)? {
@@ -375,7 +376,7 @@ impl TcpFrames {
         Ok(frames)
     }
 
-    fn accept(&mut self, each: &mut dyn FnMut(u64, Heard<'_>) -> bool) -> io::Result<()> {
+    fn accept(&mut self, each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool) -> io::Result<()> {
         let (mut opened, patience) = (Vec::new(), self.options.patience);
         self.port.accept(
             || Own::new(patience),
@@ -392,7 +393,7 @@ impl TcpFrames {
             if let Some(size) = self.at.sndbuf {
                 set_send_buffer(&connection.stream, size);
             }
-            if !each(mark, Heard::Opened(peer)) {
+            if !each(mark, FrameEvent::Opened(peer)) {
                 self.leave(mark);
             }
         }
@@ -407,7 +408,7 @@ impl TcpFrames {
         }
     }
 
-    fn end_overdue(&mut self, each: &mut dyn FnMut(u64, Heard<'_>) -> bool) -> io::Result<()> {
+    fn end_overdue(&mut self, each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool) -> io::Result<()> {
         let now = Instant::now();
         let is_over =
             |own: &Own| own.due.is_some_and(|at| at <= now) || own.closes.is_some_and(|at| at <= now);
@@ -422,17 +423,17 @@ impl TcpFrames {
         &mut self,
         mark: u64,
         error: Option<io::Error>,
-        each: &mut dyn FnMut(u64, Heard<'_>) -> bool,
+        each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool,
     ) -> io::Result<()> {
         if let Some(connection) = self.port.connections.get_mut(&mark) {
             drop_waiting(&mut connection.own, &mut self.tallies);
-            each(mark, Heard::Ended { rest: &connection.own.begun, error });
+            each(mark, FrameEvent::Ended { rest: &connection.own.begun, error });
         }
         self.port.end(mark)
     }
 
     /// One read of one connection.
-    fn read(&mut self, mark: u64, each: &mut dyn FnMut(u64, Heard<'_>) -> bool) -> io::Result<usize> {
+    fn read(&mut self, mark: u64, each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool) -> io::Result<usize> {
         let Some(connection) = self.port.connections.get_mut(&mark) else { return Ok(0) };
         let begun = connection.own.begun.len();
         let room = &mut self.scratch[begun..begun + READ];
@@ -455,12 +456,12 @@ impl TcpFrames {
                 Frame::Packet(frame) if (1..=self.options.longest_frame).contains(&frame) => {
                     let Some(frame) = bytes.get(at..at + frame) else { break };
                     connection.own.has_first = true;
-                    goes_on = each(mark, Heard::Frame(frame));
+                    goes_on = each(mark, FrameEvent::Frame(frame));
                     (at, frames) = (at + frame.len(), frames + 1);
                 }
                 Frame::Incomplete => break,
                 Frame::Packet(_) | Frame::Garbage => {
-                    each(mark, Heard::Garbage(&bytes[at..]));
+                    each(mark, FrameEvent::Garbage(&bytes[at..]));
                     goes_on = false;
                 }
             }
@@ -479,54 +480,6 @@ impl TcpFrames {
         }
         Ok(frames)
     }
-}
-
-enum Put {
-    Taken(usize),
-    Nothing,
-    Failed,
-}
-
-fn put(stream: &std::net::TcpStream, slices: &[IoSlice<'_>]) -> Put {
-    let slices = &slices[..slices.len().min(SLICES)];
-    // Not every program that uses this ignores SIGPIPE.
-    match SockRef::from(stream).send_vectored_with_flags(slices, libc::MSG_NOSIGNAL) {
-        Ok(bytes) => Put::Taken(bytes),
-        Err(e) if e.kind() == io::ErrorKind::Interrupted => Put::Taken(0),
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Put::Nothing,
-        Err(_) => Put::Failed,
-    }
-}
-
-/// End this half of a connection, if that was asked for and nothing waits.
-fn end_half(stream: &std::net::TcpStream, own: &mut Own) {
-    if own.is_finishing && own.waiting.is_empty() && !std::mem::replace(&mut own.has_finished, true) {
-        // One that has ended needs no end.
-        let _ = stream.shutdown(Shutdown::Write);
-    }
-}
-
-fn note_taken(own: &mut Own, mut bytes: usize, tallies: &mut [FrameTally; 2]) {
-    while let Some(frame) = own.waiting.front_mut() {
-        let of_it = bytes.min(frame.left);
-        (frame.left, bytes) = (frame.left - of_it, bytes - of_it);
-        if frame.left > 0 {
-            return;
-        }
-        let tally = &mut tallies[frame.tally];
-        (tally.held, tally.frames) = (tally.held - 1, tally.frames + 1);
-        tally.bytes += frame.bytes as u64;
-        own.waiting.pop_front();
-    }
-}
-
-/// What waits is not written any more.
-fn drop_waiting(own: &mut Own, tallies: &mut [FrameTally; 2]) {
-    for frame in own.waiting.drain(..) {
-        let tally = &mut tallies[frame.tally];
-        (tally.held, tally.unsent) = (tally.held - 1, tally.unsent + 1);
-    }
-    (own.out, own.taken) = (Vec::new(), 0);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gathered::Extent;
 use std::io::Write as _;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 
 /// A frame is its length and so many bytes less one; the first of a connection must have 4 bytes.
 fn rule(is_first: bool, head: &[u8]) -> Frame {
@@ -27,12 +27,14 @@ fn listening(options: &FrameOptions) -> TcpFrames {
 }
 
 /// What was heard, as text.
-fn told(heard: &Heard<'_>) -> String {
+fn told(heard: &FrameEvent<'_>) -> String {
     match heard {
-        Heard::Opened(_) => "opened".into(),
-        Heard::Frame(frame) => format!("frame {frame:?}"),
-        Heard::Garbage(bytes) => format!("garbage {bytes:?}"),
-        Heard::Ended { rest, error } => format!("ended {rest:?} {:?}", error.as_ref().map(io::Error::kind)),
+        FrameEvent::Opened(_) => "opened".into(),
+        FrameEvent::Frame(frame) => format!("frame {frame:?}"),
+        FrameEvent::Garbage(bytes) => format!("garbage {bytes:?}"),
+        FrameEvent::Ended { rest, error } => {
+            format!("ended {rest:?} {:?}", error.as_ref().map(io::Error::kind))
+        }
     }
 }
 
@@ -42,7 +44,7 @@ fn hear(frames: &mut TcpFrames, count: usize) -> Vec<(u64, String)> {
     let (mut all, began) = (Vec::new(), Instant::now());
     while all.len() < count {
         assert!(began.elapsed() < Duration::from_secs(30), "only {all:?}");
-        let mut each = |mark, heard: Heard<'_>| {
+        let mut each = |mark, heard: FrameEvent<'_>| {
             all.push((mark, told(&heard)));
             true
         };
