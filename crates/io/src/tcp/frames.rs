@@ -23,12 +23,12 @@ use super::tune::{congestion, largest_segment, set_receive_buffer, set_send_buff
 use crate::address::Endpoint;
 use crate::gathered::Gathered;
 use socket2::SockAddr;
-use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use writing::{Put, drop_waiting, end_half, note_taken, put};
+pub use writing::FrameTally;
+use writing::{Own, Put, Waiting, drop_waiting, end_half, note_taken, put};
 
 /// Connections accepted before guests are counted again.
 const MARGIN: usize = 64;
@@ -70,74 +70,6 @@ pub enum FrameEvent<'a> {
         /// Why, if not by the peer's close: `TimedOut` for a frame that was not whole in time too.
         error: Option<io::Error>,
     },
-}
-
-/// Frames of one kind that were to be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameTally {
-    /// Frames that the kernel took completely.
-    pub frames: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Frames of connections that ended before the kernel had taken them.
-    pub unsent: u64,
-    /// Frames that wait for room.
-    pub held: u64,
-}
-
-/// A frame that the kernel has not taken completely.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    tally: usize,
-    bytes: usize,
-    /// Those that were not taken.
-    left: usize,
-}
-
-#[derive(Debug)]
-struct Own {
-    has_first: bool,
-    /// The beginning of a frame.
-    begun: Vec<u8>,
-    /// When the present frame must be whole.
-    due: Option<Instant>,
-    /// Bytes that wait from `taken` on, and the frames in them.
-    out: Vec<u8>,
-    taken: usize,
-    waiting: VecDeque<Waiting>,
-    /// The kernel reports when it has room.
-    is_watched: bool,
-    /// What arrives is dropped.
-    is_deaf: bool,
-    is_finishing: bool,
-    has_finished: bool,
-    /// Nothing can be written any more.
-    is_cut: bool,
-    /// It is closed then, if the peer does not end it before.
-    closes: Option<Instant>,
-}
-
-impl Own {
-    fn new(patience: Duration) -> Own {
-        Own {
-            has_first: false,
-            begun: Vec::new(),
-            due: Some(Instant::now() + patience),
-            out: Vec::new(),
-            taken: 0,
-            waiting: VecDeque::new(),
-            is_watched: false,
-            is_deaf: false,
-            is_finishing: false,
-            has_finished: false,
-            is_cut: false,
-            closes: None,
-        }
-    }
-
-    fn is_guest(&self) -> bool {
-        !self.has_first || self.closes.is_some()
-    }
 }
 
 /// A port, or one connection to a peer, over which frames are exchanged.

@@ -1,12 +1,81 @@
 //! What waits to be written to a connection, and its fate.
 
-use super::{FrameTally, Own};
 use socket2::SockRef;
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 /// Most slices of one write (`UIO_MAXIOV`).
 const SLICES: usize = 1024;
+
+/// Frames of one kind that were to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameTally {
+    /// Frames that the kernel took completely.
+    pub frames: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Frames of connections that ended before the kernel had taken them.
+    pub unsent: u64,
+    /// Frames that wait for room.
+    pub held: u64,
+}
+
+/// A frame that the kernel has not taken completely.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) tally: usize,
+    pub(super) bytes: usize,
+    /// Those that were not taken.
+    pub(super) left: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) has_first: bool,
+    /// The beginning of a frame.
+    pub(super) begun: Vec<u8>,
+    /// When the present frame must be whole.
+    pub(super) due: Option<Instant>,
+    /// Bytes that wait from `taken` on, and the frames in them.
+    pub(super) out: Vec<u8>,
+    pub(super) taken: usize,
+    pub(super) waiting: VecDeque<Waiting>,
+    /// The kernel reports when it has room.
+    pub(super) is_watched: bool,
+    /// What arrives is dropped.
+    pub(super) is_deaf: bool,
+    pub(super) is_finishing: bool,
+    pub(super) has_finished: bool,
+    /// Nothing can be written any more.
+    pub(super) is_cut: bool,
+    /// It is closed then, if the peer does not end it before.
+    pub(super) closes: Option<Instant>,
+}
+
+impl Own {
+    pub(super) fn new(patience: Duration) -> Own {
+        Own {
+            has_first: false,
+            begun: Vec::new(),
+            due: Some(Instant::now() + patience),
+            out: Vec::new(),
+            taken: 0,
+            waiting: VecDeque::new(),
+            is_watched: false,
+            is_deaf: false,
+            is_finishing: false,
+            has_finished: false,
+            is_cut: false,
+            closes: None,
+        }
+    }
+
+    pub(super) fn is_guest(&self) -> bool {
+        !self.has_first || self.closes.is_some()
+    }
+}
 
 pub(super) enum Put {
     Taken(usize),
