@@ -348,7 +348,8 @@ fn a_sender_to_two_sockets_has_a_program_at_one_of_them() {
     if !may_place() {
         return;
     }
-    let line = format!("receive --json --format spead --tier bpf --memory 64MiB --stop-items never {ANY} {ANY}");
+    let line =
+        format!("receive --json --format spead --tier bpf --memory 64MiB --stop-items never {ANY} {ANY}");
     let mut receiver = Job::start(&words(&line));
     let to: Vec<SocketAddr> = receiver
         .listening()
