@@ -3,11 +3,20 @@
 use super::super::ceiling::DestinationConfig;
 use super::super::events::StationAction;
 use super::super::part::QueuedId;
-use super::super::queued::{MAX_RUNNING_COPIES, QueuedCommand, QueuedState};
+use super::super::queued::{MAX_RETRY_MILLIS, MAX_RUNNING_COPIES, QueuedCommand, QueuedState, QueuedStatus};
 use super::super::state::{TransferPace, UnixMillis};
 use super::{Queue, StopCause};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+
+/// Whether its time has come. Under a clock that was set back, a time that the former clock gave may be days away: what only waits is
+/// due by what was asked for, and no try waits longer than the longest pause.
+fn is_due(status: &QueuedStatus, now: UnixMillis) -> bool {
+    match status.state {
+        QueuedState::Waiting => status.request.not_before <= now,
+        _ => status.due_at <= now || status.due_at.0 > now.0.saturating_add(MAX_RETRY_MILLIS),
+    }
+}
 
 impl Queue {
     /// Begins what is due, and ends what may not go on at this time of day.
@@ -46,7 +55,7 @@ impl Queue {
             };
             let is_open = host.ceiling(now) != Some(0) && one.status.request.is_in_hours(now);
             if running >= MAX_RUNNING_COPIES
-                || one.status.due_at > now
+                || !is_due(&one.status, now)
                 || !is_open
                 || busy.contains(&host.name)
             {

@@ -4,7 +4,7 @@ use super::input::Input;
 use super::placing::{HeapPlacing, SenderClaim};
 use super::sink::TrainSink;
 use super::store::Store;
-use super::stream::{Readers, StreamReader};
+use super::stream::{Readers, StreamReader, With};
 use crate::control::{Answering, Gauge};
 use crate::receive::info::StreamInfo;
 use crate::receive::kernel::{Kernel, PlacedOf, PlacingOwner, not_placed};
@@ -20,15 +20,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a reader of a socket has besides.
-#[derive(Default)]
-pub(crate) struct With {
-    /// Feedback to senders that request it.
-    pub(super) gauge: Option<Arc<Gauge>>,
-    /// The kernel places what it can.
-    pub(super) kernel: Option<Box<Kernel>>,
-}
 
 impl<S: Store> Readers<S> {
     pub(crate) fn udp(&self, source: UdpSource, options: &UdpOptions) -> io::Result<SocketAddr> {

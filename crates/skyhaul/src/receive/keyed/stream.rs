@@ -8,7 +8,6 @@
 
 use super::config::{StreamConfig, TcpReaderOptions};
 use super::input::{BytesInput, Input, RecordingInput};
-use super::kernel::With;
 use super::ring::{GetError, Ring};
 use super::state::{ReaderState, StreamState};
 use super::store::{Object, ObjectStore, Store, lock};
@@ -35,6 +34,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Interval of the counters of a source.
 const STATS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a reader of a socket has besides.
+#[derive(Default)]
+pub(crate) struct With {
+    /// Feedback to senders that request it.
+    pub(super) gauge: Option<Arc<Gauge>>,
+    /// The kernel places what it can.
+    pub(super) kernel: Option<Box<Kernel>>,
+}
 
 /// A reader: the consumer of a thread of its own, or of an engine's thread, which gives it the trains of its family. It
 /// leaves the stream when it is dropped.
