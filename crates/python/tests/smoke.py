@@ -102,6 +102,7 @@ async def coroutines():
 
 def samples(directory):
     path = directory / "smoke.vdif"
+    path.unlink(missing_ok=True)  # of a run before this one
     data = np.where(np.arange(96000) % 3 == 0, np.float32(1), np.float32(-1))
     with recording.create(path, sample_rate=32_000_000, start="2026-02-03T04:05:06") as writer:
         writer.write(data)
