@@ -8,7 +8,7 @@
 //! An array that is being filled belongs to one chunk only, from `add_free` until `get`. Python may read and write it
 //! meanwhile, but may see incomplete heaps. `present` and `extra` are written by `get`, in the thread that calls it.
 
-use crate::address::{endpoint, tcp_options, udp};
+use crate::address::{self, endpoint, tcp_options, udp};
 use crate::buffer::{Packets, SharedMut, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
@@ -94,7 +94,7 @@ impl ChunkStream {
     /// As `ReceiveStream.add_udp`, for one of the streams.
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false,
-        feedback = false, stream = 0))]
+        feedback = false, tier = "auto", stream = 0))]
     fn add_udp(
         &self,
         py: Python<'_>,
@@ -104,9 +104,11 @@ impl ChunkStream {
         buffer: Option<u64>,
         reuse_port: bool,
         feedback: bool,
+        tier: &str,
         #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<String> {
-        let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        let (at, mut options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        options.tier = address::tier(tier)?;
         let stream = self.one(stream)?;
         let add = || match feedback {
             true => stream.add_udp_answering(&at, &options),

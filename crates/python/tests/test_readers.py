@@ -160,7 +160,7 @@ def test_addresses_that_cannot_be():
 
 def test_the_kernel_places_payloads():
     receiver = recv.Stream(stop="never", ring=1024)
-    with pytest.raises(ValueError, match="tier is 'xdp'"):
+    with pytest.raises(ValueError, match='tier is "xdp"'):
         receiver.add_udp("127.0.0.1:0", tier="xdp")
     try:
         address = receiver.add_udp("127.0.0.1:0", tier="bpf")

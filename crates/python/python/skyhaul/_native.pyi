@@ -661,9 +661,10 @@ class ChunkStream:
         buffer: int | None = None,
         reuse_port: bool = False,
         feedback: bool = False,
+        tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
         stream: int = 0,
     ) -> str:
-        """As `ReceiveStream.add_udp`, for one of the streams."""
+        """As `ReceiveStream.add_udp`, for one of the streams. The kernel does not place chunks: not with "bpf"."""
     def add_udp_fd(self, fd: int, *, feedback: bool = False, stream: int = 0) -> str:
         """As `ReceiveStream.add_udp_fd`, for one of the streams."""
     def add_tcp(
