@@ -35,13 +35,13 @@ const MAX_TRAILER: usize = 3 + CRC_BYTES;
 /// What follows the payload of an [`RdmaTransmit`]: pad and CRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RdmaTrailer {
-    octets: [u8; MAX_TRAILER],
+    bytes: [u8; MAX_TRAILER],
     length: usize,
 }
 
 impl AsRef<[u8]> for RdmaTrailer {
     fn as_ref(&self) -> &[u8] {
-        &self.octets[..self.length]
+        &self.bytes[..self.length]
     }
 }
 
@@ -50,11 +50,11 @@ impl RdmaTransmit {
     #[must_use]
     pub fn assemble(&self, payload: &[u8]) -> Vec<u8> {
         let trailer = self.trailer(payload);
-        let mut octets = Vec::with_capacity(self.head.len() + payload.len() + MAX_TRAILER);
-        octets.extend_from_slice(&self.head);
-        octets.extend_from_slice(payload);
-        octets.extend_from_slice(trailer.as_ref());
-        octets
+        let mut bytes = Vec::with_capacity(self.head.len() + payload.len() + MAX_TRAILER);
+        bytes.extend_from_slice(&self.head);
+        bytes.extend_from_slice(payload);
+        bytes.extend_from_slice(trailer.as_ref());
+        bytes
     }
 
     /// What follows the payload, for callers who gather the parts of a datagram where they lie.
@@ -64,8 +64,8 @@ impl RdmaTransmit {
         let mut trailer = RdmaTrailer { length: self.pad, ..RdmaTrailer::default() };
         if self.has_crc {
             let crc = crc32c_append(crc32c_append(0, &self.head), payload);
-            let crc = crc_octets(crc32c_append(crc, &trailer.octets[..self.pad]));
-            trailer.octets[self.pad..self.pad + CRC_BYTES].copy_from_slice(&crc);
+            let crc = crc_octets(crc32c_append(crc, &trailer.bytes[..self.pad]));
+            trailer.bytes[self.pad..self.pad + CRC_BYTES].copy_from_slice(&crc);
             trailer.length += CRC_BYTES;
         }
         trailer

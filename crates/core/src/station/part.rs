@@ -1,4 +1,4 @@
-//! The number of a copy in the queue, and the parts of which it consists.
+//! The number of a copy in the queue, and its parts.
 
 /// The file system of a part whose destination was not asked.
 pub const UNKNOWN_FILE_SYSTEM: u64 = 0;

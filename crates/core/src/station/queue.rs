@@ -138,7 +138,7 @@ impl Queue {
             .filter(here)
             .map(|part| part.directory.as_str())
             .collect();
-        // Copies of schedules are accepted without a look at the destination: a directory says what they fill.
+        // For copies of schedules the destination is not asked: its file system is known by the directory alone.
         let fills = |request: &QueuedRequest| {
             let is_here = |part: &&QueuedPart| match part.file_system {
                 UNKNOWN_FILE_SYSTEM => directories.contains(part.directory.as_str()),

@@ -290,7 +290,7 @@ impl Shared {
         Ok((chosen.into_iter().collect(), left_out))
     }
 
-    /// The recordings of a schedule, and its scans of which there is none, with the reason.
+    /// The recordings of a schedule, and its scans without a recording, with the reason.
     fn recordings_of(
         &self,
         schedule: &str,

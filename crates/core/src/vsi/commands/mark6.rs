@@ -143,7 +143,7 @@ fn recording(context: &mut Context<'_>) -> Stepped {
         "" => record::label(&format!("{begin}"), request.field(4), request.field(5)),
         scan => record::label(scan, request.field(4), request.field(5)),
     };
-    // It is in parts also if nothing but the scan is given.
+    // The name has three parts even if only the scan is given.
     let base = base.map(|base| if base.contains('_') { base } else { format!("EXP_STN_{base}") });
     let before = context.runtime.mark6.clone();
     context.runtime.mark6.span = (start, Some(stop));
