@@ -9,7 +9,7 @@ use super::config::RdmaConfig;
 use super::event::{ClosedBy, MemorySlice, RdmaEvent};
 use super::inbound::{Inbound, Shared};
 use super::outbound::{Outbound, Outgoing, Path};
-use super::reads::PendingRead;
+use super::reads::{MAX_ASKED, PendingRead, ReadAsked};
 use super::regions::Regions;
 use crate::measure::SequenceMeter;
 use crate::placement::Nanos;
@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// STags of one Read that answers may still use.
 const MAX_SINKS: usize = 64;
+/// The least time that a datagram may come later than one that was sent after it, before it is taken to be lost and asked for again.
+const REORDER_TIME: Nanos = Nanos(500_000);
 /// So many questions without an answer, one after each time of the keep-alive, and a peer is given up.
 const QUESTIONS: u32 = 3;
 
@@ -46,6 +48,9 @@ pub(super) struct Connection {
     pub(super) outbound: Outbound,
     pub(super) receives: VecDeque<MemorySlice>,
     pub(super) reads: BTreeMap<u64, PendingRead>,
+    /// Requests of Reads that were made, and the newest of them whose answer has come to its end.
+    requested: u64,
+    answered: u64,
     pub(super) meter: SequenceMeter,
     /// When the present request is repeated, and the time after that.
     pub(super) repeat: Option<(Nanos, Nanos)>,
@@ -88,6 +93,8 @@ impl Connection {
             outbound: Outbound::default(),
             receives: VecDeque::new(),
             reads: BTreeMap::new(),
+            requested: 0,
+            answered: 0,
             meter: SequenceMeter::exact(config.datagrams, Some(1)),
             repeat: None,
             deadline: None,
@@ -182,14 +189,18 @@ impl Connection {
             pending.again = None;
             return Ok(());
         }
-        for range in pending.to_ask() {
+        // A peer refuses more requests than it said that it serves at a time.
+        let under_way = (self.requested - self.answered) as usize;
+        let most = usize::from(self.peer_reads).saturating_sub(under_way).min(MAX_ASKED);
+        for range in pending.to_ask(most) {
             let size = range.end - range.start;
             let sink_stag =
                 regions.sink(wanted.sink.part(range.start, size), (self.id, read, range.start), random)?;
-            pending.stags.push(sink_stag);
-            if pending.stags.len() > MAX_SINKS {
-                let oldest = pending.stags.remove(0);
-                regions.invalidate(oldest)?;
+            self.requested += 1;
+            pending.requests.push(ReadAsked { stag: sink_stag, number: self.requested, at: now });
+            if pending.requests.len() > MAX_SINKS {
+                let oldest = pending.requests.remove(0);
+                regions.invalidate(oldest.stag)?;
             }
             pending.asked += 1;
             let request = ReadRequest {
@@ -204,16 +215,30 @@ impl Connection {
         Ok(())
     }
 
+    /// The last segment of the answer to this STag has arrived. A peer answers in the order of the requests (RFC 5040, 5.5), so what is missing of this
+    /// answer and of those before it is late or lost.
+    pub(super) fn end_answer(&mut self, stag: u32, now: Nanos) {
+        let mut requests = self.reads.values().flat_map(|read| &read.requests);
+        let Some(ReadAsked { number, at, .. }) = requests.find(|asked| asked.stag == stag).copied() else {
+            return;
+        };
+        if number > self.answered {
+            self.answered = number;
+            let soon = now.plus(Nanos((now.since(at).0 / 4).max(REORDER_TIME.0)));
+            self.reads.values_mut().for_each(|read| read.answers_over(number, soon));
+        }
+    }
+
     /// A Read ends: its STags are unknown from now on, so no late answer writes a byte.
     pub(super) fn end_read(&mut self, read: u64, regions: &mut Regions, events: &mut VecDeque<RdmaEvent>) {
         let Some(pending) = self.reads.remove(&read) else { return };
-        for stag in &pending.stags {
-            let known = regions.invalidate(*stag);
+        for asked in &pending.requests {
+            let known = regions.invalidate(asked.stag);
             debug_assert!(known.is_ok(), "the STag of a Read is gone before the Read");
         }
         // In a stream the answer comes all the same, and is no fault of the peer.
         if self.path.profile == RdmaProfile::Tcp && !pending.is_complete() {
-            self.late.extend(&pending.stags);
+            self.late.extend(pending.requests.iter().map(|asked| asked.stag));
         }
         let (connection, missing, asked) = (self.id, pending.missing(), pending.asked);
         events.push_back(RdmaEvent::ReadDone { connection, read, missing, asked });

@@ -290,6 +290,55 @@ fn a_late_answer_finds_no_buffer() {
 }
 
 #[test]
+fn what_an_answer_lacks_at_its_end_is_asked_for_without_waiting() {
+    // Five datagrams of 168 bytes for each of two Reads, answered one after the other. Lost: one in the middle of the first answer; its
+    // end, which the second answer's end shows; the ends of both, which nothing shows.
+    for (lost, is_soon) in [(&[1][..], true), (&[4], true), (&[4, 9], false)] {
+        let mut pair = Pair::new(config(RdmaProfile::Uc));
+        let stag = pair.with(1, |e, c| e.register(slice(0, 4096), RegionRights::READ, c)).unwrap();
+        let client = pair.sides[0].connection;
+        pair.sides[1].memory = pair.sides[0].memory.clone();
+        let (second, deadline) = (Nanos::SECOND, pair.now.plus(Nanos(5_000_000_000)));
+        for (sink, offset) in [(2000, 0), (3000, 800)] {
+            let from = RemoteAddress { stag, offset };
+            let read = RemoteRead { sink: slice(sink, 800), from, deadline, ask_again: Some(second) };
+            pair.with(0, |e, c| e.read(client, read, c)).unwrap();
+        }
+        let asked = pair.now;
+        pair.send(0);
+        for (to, datagram) in std::mem::take(&mut pair.flying) {
+            pair.deliver(to, &datagram);
+        }
+        pair.send(1);
+        let answers = std::mem::take(&mut pair.flying);
+        assert_eq!(answers.len(), 10);
+        for (n, (to, datagram)) in answers.into_iter().enumerate() {
+            if !lost.contains(&n) {
+                pair.deliver(to, &datagram);
+            }
+        }
+        let due = pair.sides[0].endpoint.poll_timeout().unwrap();
+        let wait = if is_soon { Nanos(500_000) } else { second };
+        assert_eq!(due.since(asked), wait, "{lost:?}");
+        pair.wait(wait.0);
+        pair.run();
+        let done: Vec<_> = pair.sides[0]
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                RdmaEvent::ReadDone { missing, asked, .. } => Some((missing.len(), *asked)),
+                _ => None,
+            })
+            .collect();
+        let (whole, repeated) = ((0, 1), (0, 2));
+        let both = if lost.len() == 2 { [repeated, repeated] } else { [whole, repeated] };
+        assert_eq!(done, both, "{lost:?}");
+        let (here, there) = (&pair.sides[0].memory, &pair.sides[1].memory);
+        assert!(here[2000..2800] == there[..800] && here[3000..3800] == there[800..1600], "{lost:?}");
+    }
+}
+
+#[test]
 fn rights_are_those_of_the_peer() {
     let mut pair = Pair::new(config(RdmaProfile::Uc));
     let none = RegionRights::default();

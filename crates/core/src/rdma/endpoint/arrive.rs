@@ -171,10 +171,16 @@ impl RdmaEndpoint {
         }
         if segment.opcode == RdmapOpcode::ReadResponse
             && let Some(connection) = self.connections.get_mut(&id)
-            && let Some(read) =
-                connection.reads.iter().find_map(|(id, read)| read.is_complete().then_some(*id))
         {
-            connection.end_read(read, &mut self.regions, &mut self.events);
+            if let DdpHeader::Tagged(ddp) = segment.ddp
+                && ddp.last == 1
+            {
+                connection.end_answer(ddp.stag, now);
+            }
+            let complete = connection.reads.iter().find(|(_, read)| read.is_complete());
+            if let Some(read) = complete.map(|(id, _)| *id) {
+                connection.end_read(read, &mut self.regions, &mut self.events);
+            }
         }
         Ok(match place.filter(|place| place.to.length > 0) {
             Some(place) => Fate::Placed(place),
