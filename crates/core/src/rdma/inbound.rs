@@ -363,3 +363,31 @@ impl Inbound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::rdma::RdmaDatagram;
+
+    /// RFC 5041, 4.3: 0 follows 2^32 - 1. On a stream, another number is refused, and the connection ends.
+    #[test]
+    fn message_zero_follows_the_last_of_32_bits() {
+        let mut inbound = Inbound::new(&RdmaConfig { profile: RdmaProfile::Tcp, ..RdmaConfig::default() });
+        let next = |inbound: &Inbound, number: u32| {
+            let body = ImmediateData { value: 7 }.write();
+            let head = DdpHeader::untagged(RdmapOpcode::Immediate, true, number, 0).write();
+            let bytes = [&head[..], &body[..]].concat();
+            let Ok(RdmaDatagram::Segment(segment)) = RdmaDatagram::read(RdmaProfile::Tcp, &bytes) else {
+                panic!("a segment is read as one");
+            };
+            inbound.ordered(&segment, &bytes[segment.payload.clone()]).map(|part| part.key.number)
+        };
+        let wrap = 1 << 32;
+        inbound.numbers[1] = Numbers { next: wrap - 1, floor: 1 };
+        assert_eq!(next(&inbound, u32::MAX), Ok(wrap - 1));
+        inbound.numbers[1].next = wrap;
+        assert_eq!(next(&inbound, 0), Ok(wrap));
+        assert_eq!(next(&inbound, 1), Err(RdmaRefusal::Inconsistent));
+        assert_eq!((extended(0, wrap), extended(1, wrap)), (Some(wrap), Some(wrap + 1)), "and of datagrams");
+    }
+}

@@ -94,7 +94,8 @@ pub(super) struct Outgoing {
     /// To be reported when the last byte is handed out.
     pub(super) operation: Option<u64>,
     sent: u64,
-    message: u32,
+    /// The number of its message, from its first segment on.
+    message: Option<u32>,
 }
 
 impl Outgoing {
@@ -170,8 +171,8 @@ impl Outbound {
     pub(super) fn next(&mut self, path: &Path) -> Option<(RdmaTransmit, Option<u64>)> {
         let mut outgoing = self.queue.pop_front()?;
         let is_uc = path.profile == RdmaProfile::Uc;
-        if outgoing.sent == 0 && outgoing.message == 0 {
-            outgoing.message = self.take_number(outgoing.opcode);
+        if outgoing.message.is_none() {
+            outgoing.message = Some(self.take_number(outgoing.opcode));
         }
         let total = outgoing.length();
         let is_only_immediate = outgoing.bound.is_some() && outgoing.sent == total;
@@ -235,8 +236,8 @@ impl Outbound {
             return 1;
         };
         let taken = *number;
-        // The number 0 is skipped, so that "no number yet" is not mistaken for one.
-        *number = taken.checked_add(1).unwrap_or(1);
+        // 0 follows 2^32 - 1 (RFC 5041, 4.3): a peer that counts so would miss a message that was never sent.
+        *number = taken.wrapping_add(1);
         taken
     }
 
@@ -266,19 +267,62 @@ fn cut(outgoing: &mut Outgoing, room: u64) -> (DdpHeader, Option<MemorySlice>, V
     let length = room.min(total - at);
     outgoing.sent += length;
     let is_last = outgoing.sent == total;
-    let opcode = outgoing.opcode;
+    let (opcode, message) = (outgoing.opcode, outgoing.message.unwrap_or_default());
     match &outgoing.body {
         Body::Tagged { source, stag, offset } => {
             let ddp = DdpHeader::tagged(opcode, is_last, *stag, offset.wrapping_add(at));
             (ddp, Some(source.part(at, length)), Vec::new())
         }
         Body::Send { source, invalidate } => {
-            let ddp = DdpHeader::untagged(opcode, is_last, outgoing.message, at as u32);
+            let ddp = DdpHeader::untagged(opcode, is_last, message, at as u32);
             (ddp.invalidating(*invalidate), Some(source.part(at, length)), Vec::new())
         }
         Body::Short(octets) => {
             outgoing.sent = total;
-            (DdpHeader::untagged(opcode, true, outgoing.message, 0), None, octets.clone())
+            (DdpHeader::untagged(opcode, true, message, 0), None, octets.clone())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(profile: RdmaProfile) -> Path {
+        let to = SocketAddr::from(([127, 0, 0, 1], 7000));
+        Path { profile, to, connection: 1, conn_id: 1, datagram_bytes: 1472, has_crc: false }
+    }
+
+    /// RFC 5041, 4.3: the first MSN is 1, each message has one more, and 0 follows 2^32 - 1.
+    #[test]
+    fn the_number_of_a_message_wraps_to_zero() {
+        let mut outbound = Outbound { queues: [u32::MAX - 1; 3], ..Outbound::default() };
+        (0..4).for_each(|value| outbound.push(Outgoing::immediate(value, false)));
+        let heads: Vec<Vec<u8>> = (0..4)
+            .map(|_| {
+                outbound.next(&path(RdmaProfile::Bare)).map(|(transmit, _)| transmit.head).unwrap_or_default()
+            })
+            .collect();
+        // Untagged and last, Immediate Data, nothing invalidated, queue 0, MSN, offset 0; then the value.
+        let golden = |msn: u32, value: u64| {
+            let fields: [&[u8]; 5] =
+                [&[0x41, 0x48], &[0; 8], &msn.to_be_bytes(), &[0; 4], &value.to_be_bytes()];
+            fields.concat()
+        };
+        assert_eq!(heads, [golden(0xFFFF_FFFE, 0), golden(0xFFFF_FFFF, 1), golden(0, 2), golden(1, 3)]);
+    }
+
+    /// A message of several segments that has the number 0 keeps it.
+    #[test]
+    fn all_segments_of_message_zero_have_its_number() {
+        let mut outbound = Outbound { queues: [0; 3], ..Outbound::default() };
+        let source = MemorySlice { memory: 0, start: 0, length: 3000 };
+        outbound.push(Outgoing::new(RdmapOpcode::Send, Body::Send { source, invalidate: 0 }));
+        outbound.push(Outgoing::immediate(7, false));
+        let mut numbers = Vec::new();
+        while let Some((transmit, _)) = outbound.next(&path(RdmaProfile::Bare)) {
+            numbers.push(transmit.head[10..14].to_vec());
+        }
+        assert_eq!(numbers, [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]);
     }
 }
