@@ -26,7 +26,7 @@ pub(super) use owner::{PlacedOf, PlacingOwner};
 use super::info::StreamInfo;
 use super::keyed::{HeapPlacing, PlacingPlan};
 use super::placer::{Placer, Until};
-use peer::{Connected, KernelTurn, Loaded, Loading, Peer, Reason, State};
+use peer::{Connected, KernelTurn, Lasts, Loaded, Loading, Peer, Reason, State};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::RuleWake;
@@ -198,6 +198,7 @@ impl Kernel {
             peer.leave_if_over(owner, &mut self.between, now)?;
         }
         self.peers.retain(|peer| owner.is_there(peer.of) || matches!(peer.state, State::Leaving(_)));
+        self.forget_unclaimed(owner);
         for (at, info) in owner.placeable() {
             let of = PlacedOf::Stream { at, id: info.id };
             if self.peers.iter().all(|peer| peer.of != of) {
@@ -218,6 +219,17 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// Senders whose heaps the program of another socket placed, and places no more, are learned when they speak again.
+    fn forget_unclaimed(&mut self, owner: &mut impl PlacingOwner) {
+        let before = self.peers.len();
+        self.peers.retain(|peer| {
+            !peer.state.lacks(Lasts::UntilUnclaimed) || owner.claim_heaps(peer.sender).is_none()
+        });
+        if self.peers.len() < before {
+            self.known = None;
+        }
     }
 
     /// Begins to load a program, if there are not too many.
@@ -266,7 +278,7 @@ impl Kernel {
                     Ok(plan) => {
                         in_a_thread(move || Ok(Loaded::Heaps(Box::new(HeapPlacing::load(layout, plan)?))))
                     }
-                    Err(why) => State::lacking(why),
+                    Err(why) => State::Without(why),
                 }),
                 LearnedHeaps::Irregular(why) => State::Without(why.to_owned().into()),
                 LearnedHeaps::NotYet => continue,
@@ -281,6 +293,8 @@ impl Kernel {
             if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
                 owner.end_heaps(sender);
                 peer.last = owner.placed(peer.of);
+                // Its sender may have a program at another socket.
+                owner.forget_heaps(sender);
             }
         }
     }
@@ -332,7 +346,7 @@ impl Kernel {
             connected.add_to(&mut self.past, peer.last);
             // It, and others, may be learned now.
             self.known = None;
-            self.peers.retain(|peer| !matches!(&peer.state, State::Without(why) if why.may_change));
+            self.peers.retain(|peer| !peer.state.lacks(Lasts::UntilOneLeaves));
         }
         Ok(())
     }
@@ -392,11 +406,13 @@ fn plan(
     owner: &mut impl PlacingOwner,
     sender: SocketAddr,
     layout: &HeapLayout,
-) -> Result<PlacingPlan, String> {
-    let claim = owner.claim_heaps(sender);
-    let claim = claim.ok_or("the kernel places what it sends to another socket")?;
-    let memory = owner.heap_memory().ok_or("no heaps are received")?;
-    PlacingPlan::new(claim, layout, memory)
+) -> Result<PlacingPlan, Reason> {
+    let reason = |text: &str, lasts| Reason { text: text.to_owned(), lasts };
+    let claim = owner
+        .claim_heaps(sender)
+        .ok_or_else(|| reason("the kernel places what it sends to another socket", Lasts::UntilUnclaimed))?;
+    let memory = owner.heap_memory().ok_or_else(|| reason("no heaps are received", Lasts::UntilOneLeaves))?;
+    PlacingPlan::new(claim, layout, memory).map_err(|text| reason(&text, Lasts::UntilOneLeaves))
 }
 
 /// Begins to load the program of a stream.

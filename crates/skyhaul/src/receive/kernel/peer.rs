@@ -42,13 +42,24 @@ pub(super) enum State {
 #[derive(Default)]
 pub(super) struct Reason {
     pub(super) text: String,
-    /// Another sender may leave what is lacking.
-    pub(super) may_change: bool,
+    pub(super) lasts: Lasts,
+}
+
+/// How long a reason holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// As long as its sender is known.
+    #[default]
+    Always,
+    /// Another sender to this socket may leave what is lacking.
+    UntilOneLeaves,
+    /// Until the program of another socket, which places this sender's heaps, is given up.
+    UntilUnclaimed,
 }
 
 impl From<String> for Reason {
     fn from(text: String) -> Self {
-        Self { text, may_change: false }
+        Self { text, lasts: Lasts::Always }
     }
 }
 
@@ -91,7 +102,12 @@ pub(in crate::receive) struct KernelTurn {
 impl State {
     /// The kernel does not place it as long as others have what it takes.
     pub(super) fn lacking(text: String) -> State {
-        State::Without(Reason { text, may_change: true })
+        State::Without(Reason { text, lasts: Lasts::UntilOneLeaves })
+    }
+
+    /// Whether it is without a program for a reason of this kind.
+    pub(super) fn lacks(&self, lasts: Lasts) -> bool {
+        matches!(self, State::Without(why) if why.lasts == lasts)
     }
 }
 
