@@ -118,15 +118,17 @@ impl ChunkStream {
     }
 
     /// As `ReceiveStream.add_udp_fd`, for one of the streams.
-    #[pyo3(signature = (fd, *, feedback = false, stream = 0))]
+    #[pyo3(signature = (fd, *, feedback = false, tier = "auto", stream = 0))]
     fn add_udp_fd(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = whole)] fd: i32,
         feedback: bool,
+        tier: &str,
         #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<String> {
-        let (socket, options, stream) = (duplicate(fd)?, UdpOptions::default(), self.one(stream)?);
+        let options = UdpOptions { tier: address::tier(tier)?, ..UdpOptions::default() };
+        let (socket, stream) = (duplicate(fd)?, self.one(stream)?);
         let add = || match feedback {
             true => stream.add_udp_socket_answering(socket, &options),
             false => stream.add_udp_socket(socket, &options),

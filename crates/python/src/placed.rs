@@ -9,7 +9,7 @@
 //! Limits: those of [`place`](crate::place). A function is asked once for each heap, whatever it answers; the readers of a
 //! stream wait for at most [`ASKED`] heaps whose chunk is not open.
 
-use crate::address::{endpoint, tcp_options, udp};
+use crate::address::{self, endpoint, tcp_options, udp};
 use crate::buffer::{Answer, Packets, SharedMut, duplicate};
 use crate::config::ReceiveConfig;
 use crate::ending::Threaded;
@@ -75,24 +75,33 @@ impl PlacedStream {
     }
 
     /// As `ReceiveStream.add_udp`.
-    #[pyo3(signature = (address, *, interface = None, buffer = None))]
+    #[pyo3(signature = (address, *, interface = None, buffer = None, tier = "auto"))]
     fn add_udp(
         &self,
         py: Python<'_>,
         address: &str,
         interface: Option<String>,
         #[pyo3(from_py_with = whole)] buffer: Option<u64>,
+        tier: &str,
     ) -> PyResult<String> {
-        let (at, options) = udp(address, interface, None, buffer, false, false)?;
+        let (at, mut options) = udp(address, interface, None, buffer, false, false)?;
+        options.tier = address::tier(tier)?;
         let stream = self.stream.get()?;
         let added = py.detach(|| stream.add_udp(&at, &options));
         Ok(added.map_err(|error| not_added(stream.ended(), error))?.to_string())
     }
 
     /// As `ReceiveStream.add_udp_fd`.
-    fn add_udp_fd(&self, py: Python<'_>, #[pyo3(from_py_with = whole)] fd: i32) -> PyResult<String> {
+    #[pyo3(signature = (fd, *, tier = "auto"))]
+    fn add_udp_fd(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = whole)] fd: i32,
+        tier: &str,
+    ) -> PyResult<String> {
+        let options = UdpOptions { tier: address::tier(tier)?, ..UdpOptions::default() };
         let (stream, socket) = (self.stream.get()?, duplicate(fd)?);
-        let added = py.detach(|| stream.add_udp_socket(socket, &UdpOptions::default()));
+        let added = py.detach(|| stream.add_udp_socket(socket, &options));
         let added = added.map_err(|error| not_adopted(fd, "a bound UDP socket", error));
         Ok(added.map_err(|error| not_added(stream.ended(), error))?.to_string())
     }

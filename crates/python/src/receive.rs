@@ -75,15 +75,17 @@ impl ReceiveStream {
     }
 
     /// Receive from a bound UDP socket. The descriptor is duplicated, so the socket may be closed.
-    #[pyo3(signature = (fd, *, feedback = false))]
+    #[pyo3(signature = (fd, *, feedback = false, tier = "auto"))]
     fn add_udp_fd(
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = whole)] fd: i32,
         feedback: bool,
+        tier: &str,
     ) -> PyResult<String> {
         let stream = self.stream.get()?;
-        let (socket, options) = (duplicate(fd)?, UdpOptions::default());
+        let options = UdpOptions { tier: address::tier(tier)?, ..UdpOptions::default() };
+        let socket = duplicate(fd)?;
         let add = || match feedback {
             true => stream.add_udp_socket_answering(socket, &options),
             false => stream.add_udp_socket(socket, &options),

@@ -496,7 +496,13 @@ class ReceiveStream:
         `tier`: who receives. With "bpf", which needs CAP_BPF, the kernel places the payloads of senders whose heaps have one size; heaps
         that the program keeps hold memory that the kernel then lacks. Not with `feedback`, and not for a group.
         """
-    def add_udp_fd(self, fd: int, *, feedback: bool = False) -> str:
+    def add_udp_fd(
+        self,
+        fd: int,
+        *,
+        feedback: bool = False,
+        tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
+    ) -> str:
         """Receive from a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
     def add_tcp(
         self,
@@ -600,9 +606,16 @@ class PlacedStream:
     def __new__(
         cls, config: ReceiveConfig, function: PlaceFunction, largest: list[bool], extra: int, payload: int
     ) -> Self: ...
-    def add_udp(self, address: str, *, interface: str | None = None, buffer: int | None = None) -> str:
-        """As `ReceiveStream.add_udp`."""
-    def add_udp_fd(self, fd: int) -> str:
+    def add_udp(
+        self,
+        address: str,
+        *,
+        interface: str | None = None,
+        buffer: int | None = None,
+        tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
+    ) -> str:
+        """As `ReceiveStream.add_udp`. With "bpf", payloads are copied from where the kernel has placed them to their chunk."""
+    def add_udp_fd(self, fd: int, *, tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto") -> str:
         """As `ReceiveStream.add_udp_fd`."""
     def add_tcp(self, address: str, *, connections: int | None = None, buffer: int | None = None) -> str:
         """As `ReceiveStream.add_tcp`."""
@@ -664,8 +677,16 @@ class ChunkStream:
         tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
         stream: int = 0,
     ) -> str:
-        """As `ReceiveStream.add_udp`, for one of the streams. The kernel does not place chunks: not with "bpf"."""
-    def add_udp_fd(self, fd: int, *, feedback: bool = False, stream: int = 0) -> str:
+        """As `ReceiveStream.add_udp`, for one of the streams. With "bpf", payloads are copied from where the kernel has placed them to
+        their chunk."""
+    def add_udp_fd(
+        self,
+        fd: int,
+        *,
+        feedback: bool = False,
+        tier: Literal["auto", "stage", "plain", "ring", "bpf"] = "auto",
+        stream: int = 0,
+    ) -> str:
         """As `ReceiveStream.add_udp_fd`, for one of the streams."""
     def add_tcp(
         self,

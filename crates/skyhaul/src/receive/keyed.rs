@@ -46,7 +46,7 @@ pub use stats::{Missing, ReaderStats, Stats, StreamCounts, StreamEnd};
 pub use store::Object;
 pub use stream::ObjectStream;
 
-pub(crate) use placing::{HeapPlacing, PlacingPlan, SenderClaim};
+pub(crate) use placing::{CopiedOut, HeapPlacing, PlacedAt, PlacingPlan, SenderClaim};
 pub(crate) use ring::Ring;
 pub(crate) use sink::TrainSink;
 pub(crate) use state::StreamState;

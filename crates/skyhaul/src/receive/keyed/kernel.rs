@@ -38,7 +38,7 @@ impl<S: Store> Readers<S> {
         let has_memory = S::Wire::IS_PLACED && self.core.table().store.placing().is_some();
         let what = match source.local().ip().is_multicast() {
             true => "multicast",
-            false if !has_memory => "a stream whose memory is the program's, or of this family",
+            false if !has_memory => "a stream of this family",
             false => return Kernel::of_heaps(source, buffer),
         };
         Err(not_placed(what))

@@ -15,6 +15,8 @@
 //! * *Before anyone else gets a heap* that is not whole, its slot is closed, and runs that had begun are over. Of a whole one,
 //!   each unit is claimed.
 //! * *A block is opened again* when its slot is closed, and the log taken up to there.
+//! * *Heaps that have their place elsewhere*, in chunks of the program, are [copied](CopiedOut) out of the slots when the log is taken: once,
+//!   as from a socket, but without a call for each train. Slots keep their blocks, and nobody else gets one.
 //!
 //! Limits: heaps of one size and layout of each sender, see [`HeapLayout`]; one program for a sender. If it sends to several sockets, the
 //! others are received as by `stage`.
@@ -239,9 +241,18 @@ impl HeapPlacing {
         if self.memory.element(heap) == Some(object.element as u32) {
             return Ok(Adopted::There);
         }
+        self.held(placed, bytes).map(Adopted::Elsewhere)
+    }
+
+    /// Packets that the program has placed, in the memory of their slot.
+    ///
+    /// # Errors
+    /// [`Reject::Late`]: it has no memory any more.
+    fn held(&self, placed: PlacedAt, bytes: u64) -> Result<&[u8], Reject> {
+        let object = self.placer.object(placed.slot).ok_or(Reject::Late)?;
         let start = self.layout.range_of(placed.unit).start as usize;
         let held = object.block.as_ref().and_then(|block| block.get(start..start + bytes as usize));
-        held.map(Adopted::Elsewhere).ok_or(Reject::Late)
+        held.ok_or(Reject::Late)
     }
 
     /// Opens slots for the heaps to come.
@@ -300,4 +311,34 @@ pub(crate) enum Adopted<'a> {
     There,
     /// Elsewhere; they are to be copied.
     Elsewhere(&'a [u8]),
+}
+
+/// What programs place of heaps that have memory of their own: it is copied out of the slots, whose memory stays with the program.
+#[derive(Debug, Default)]
+pub(crate) struct CopiedOut(Vec<HeapPlacing>);
+
+impl CopiedOut {
+    /// What is placed of each sender.
+    pub(crate) fn all(&mut self) -> &mut Vec<HeapPlacing> {
+        &mut self.0
+    }
+
+    /// A heap of this sender begins: slots are opened ahead of the newest one.
+    #[inline]
+    pub(crate) fn begun(&mut self, sender: &SocketAddr, counter: u64) {
+        if let Some(place) = self.0.iter_mut().find(|place| place.sender == *sender)
+            && let Some(number) = place.layout.number(counter)
+        {
+            place.heard(number);
+        }
+    }
+
+    /// The payload of a run of packets that a program has placed.
+    ///
+    /// # Errors
+    /// [`Reject::Late`]: it is no longer there.
+    pub(crate) fn held(&self, sender: &SocketAddr, placed: PlacedAt, bytes: u64) -> Result<&[u8], Reject> {
+        let place = self.0.iter().find(|place| place.sender == *sender).ok_or(Reject::Late)?;
+        place.held(placed, bytes)
+    }
 }

@@ -13,7 +13,8 @@
 
 use super::chunk::HeapHead;
 use crate::receive::keyed::{
-    Full, Opening, Readers, Ring, Run, Sender, Store, StreamConfig, StreamState, reader_methods,
+    CopiedOut, Full, HeapPlacing, Opening, PlacedAt, Readers, Ring, Run, Sender, Store, StreamConfig,
+    StreamState, reader_methods,
 };
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
@@ -70,7 +71,8 @@ impl<P: Placing> PlacedStream<P> {
         // The memory is the program's.
         config.ahead = 0;
         let opening = Arc::<Opening>::default();
-        let store = PlacedStore { placing, opening: opening.clone(), ended: false };
+        let (opening_of, copied_out) = (opening.clone(), CopiedOut::default());
+        let store = PlacedStore { placing, opening: opening_of, ended: false, copied_out };
         let core = StreamState::new(&config, Instant::now(), store, Arc::new(Ring::new(1)));
         Self { readers: Readers::new(core), opening }
     }
@@ -88,6 +90,28 @@ struct PlacedStore<P> {
     placing: P,
     opening: Arc<Opening>,
     ended: bool,
+    /// What the kernel places, before it is where it belongs.
+    copied_out: CopiedOut,
+}
+
+impl<P: Placing> PlacedStore<P> {
+    /// Writes a run to the place of its heap.
+    fn write(
+        placing: &mut P,
+        block: &PlacedHeap<P::Place>,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(), Reject> {
+        if block.flavour != head.flavour {
+            return Err(Reject::BadVersion);
+        }
+        if offset.saturating_add(run.length()) > block.bytes {
+            return Err(Reject::Outside);
+        }
+        placing.write(&block.place, offset, run.bytes, run.stride, run.payload);
+        Ok(())
+    }
 }
 
 /// A heap under construction.
@@ -115,6 +139,7 @@ impl<P: Placing> Store for PlacedStore<P> {
             // Sizes are known, so heaps do not grow.
             return Err((old, Reject::Outside));
         }
+        self.copied_out.begun(&from.address, head.counter);
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: 0 };
         let place = self.placing.place(&heap).ok_or((None, Reject::NoBuffer))?;
         Ok(PlacedHeap { place, bytes, flavour: head.flavour })
@@ -137,14 +162,24 @@ impl<P: Placing> Store for PlacedStore<P> {
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        if block.flavour != head.flavour {
-            return Err(Reject::BadVersion);
-        }
-        if offset.saturating_add(run.length()) > block.bytes {
-            return Err(Reject::Outside);
-        }
-        self.placing.write(&block.place, offset, run.bytes, run.stride, run.payload);
-        Ok((run.count, 0))
+        Self::write(&mut self.placing, block, head, offset, run).map(|()| (run.count, 0))
+    }
+
+    fn placing(&mut self) -> Option<&mut Vec<HeapPlacing>> {
+        Some(self.copied_out.all())
+    }
+
+    fn adopt(
+        &mut self,
+        block: &mut Self::Block,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+        (from, placed): (&Sender, PlacedAt),
+    ) -> Result<(usize, u64), Reject> {
+        // Side by side, so it is one call, whatever the number of packets.
+        let bytes = Run::one(self.copied_out.held(&from.address, placed, run.length())?);
+        Self::write(&mut self.placing, block, head, offset, &bytes).map(|()| (run.count, 0))
     }
 
     fn opening(&self) -> Option<Arc<Opening>> {

@@ -3,6 +3,7 @@
 
 mod endings;
 mod hostile;
+mod kernel;
 mod limits;
 mod sockets;
 mod stalled;

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ... import _native
 from .. import _network
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _logger = logging.getLogger("spead2")
+_Tier: TypeAlias = Literal["auto", "stage", "plain", "ring", "bpf"]
 #: Maximum number of finished heaps whose duplicates are recognised.
 _REMEMBERED = 1 << 18
 
@@ -118,10 +119,16 @@ class _Stream:
 
     @overload
     def add_udp_reader(
-        self, port: int, max_size: int = ..., buffer_size: int = ..., bind_hostname: str = ...
+        self,
+        port: int,
+        max_size: int = ...,
+        buffer_size: int = ...,
+        bind_hostname: str = ...,
+        *,
+        tier: _Tier = ...,
     ) -> None: ...
     @overload
-    def add_udp_reader(self, socket: socket.socket, max_size: int = ...) -> None: ...
+    def add_udp_reader(self, socket: socket.socket, max_size: int = ..., *, tier: _Tier = ...) -> None: ...
     @overload
     def add_udp_reader(
         self,
@@ -130,6 +137,8 @@ class _Stream:
         max_size: int = ...,
         buffer_size: int = ...,
         interface_address: str = ...,
+        *,
+        tier: _Tier = ...,
     ) -> None: ...
     @overload
     def add_udp_reader(
@@ -139,22 +148,26 @@ class _Stream:
         max_size: int = ...,
         buffer_size: int = ...,
         interface_index: int = ...,
+        *,
+        tier: _Tier = ...,
     ) -> None: ...
-    def add_udp_reader(self, *args: Any, **kwargs: Any) -> None:
+    def add_udp_reader(self, *args: Any, tier: _Tier = "auto", **kwargs: Any) -> None:
         """Receive packets on a UDP port, or from a socket.
 
         (port, max_size, buffer_size, bind_hostname)
         (multicast_group, port, max_size, buffer_size, interface_address or interface_index)
         (socket, max_size)
 
+        `tier`, which spead2 does not have, is who receives: as in `skyhaul.spead.recv.Stream.add_udp`.
+
         TypeError for an invalid port, RuntimeError (and OSError) if the socket cannot be opened.
         """
         self._may_add()
         given = _udp_arguments(args, kwargs)
         if "socket" in given:
-            self._opened(self._native.add_udp_fd, _network.descriptor(given["socket"]))
+            self._opened(self._native.add_udp_fd, _network.descriptor(given["socket"]), tier=tier)
             return
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"tier": tier}
         buffer = whole(given.get("buffer_size", self.DEFAULT_UDP_BUFFER_SIZE))
         if buffer:
             options["buffer"] = buffer

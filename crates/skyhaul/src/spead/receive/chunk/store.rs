@@ -3,7 +3,9 @@
 use super::super::batch::{BatchHold, BatchLock};
 use super::rule::{ChunkRule, HeapHead, HeapPlace};
 use super::window::{Chunk, ChunkConfig, ChunkCounts, Spot, Window};
-use crate::receive::keyed::{Ring, Run, Sender, SharedQueue, Store, StreamConfig, lock};
+use crate::receive::keyed::{
+    CopiedOut, HeapPlacing, PlacedAt, Ring, Run, Sender, SharedQueue, Store, StreamConfig, lock,
+};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
@@ -23,6 +25,8 @@ pub(crate) struct ChunkStore {
     pub(super) ended: bool,
     /// Heaps that were refused for good, the latest last. Their other packets may lack the items for which they were.
     pub(super) refused: VecDeque<(SocketAddr, u64, Reject)>,
+    /// What the kernel places, before it is in chunks.
+    copied_out: CopiedOut,
 }
 
 /// A place in a chunk.
@@ -36,7 +40,26 @@ impl ChunkStore {
     /// A new store without heaps.
     pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
         let window = BatchHold::new(shared.window.clone());
-        Self { shared, window, number, ended: false, refused: VecDeque::with_capacity(MAX_REFUSED_HEAPS) }
+        let refused = VecDeque::with_capacity(MAX_REFUSED_HEAPS);
+        Self { shared, window, number, ended: false, refused, copied_out: CopiedOut::default() }
+    }
+
+    /// Copies a run to its place in a chunk.
+    fn write(
+        window: &mut BatchHold<Box<Window>>,
+        block: &ChunkPlace,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(), Reject> {
+        if block.flavour != head.flavour {
+            return Err(Reject::BadVersion);
+        }
+        // The table has checked that it is within the heap, the window that the heap is within the chunk; both are checked again.
+        if offset.saturating_add(run.length()) > block.spot.bytes {
+            return Err(Reject::Outside);
+        }
+        window.with(|window| window.write(&block.spot, offset, run))
     }
 
     /// Why an earlier packet of this heap was refused.
@@ -78,6 +101,7 @@ impl Store for ChunkStore {
             // Sizes are known, so heaps do not grow.
             return Err((old, Reject::Outside));
         }
+        self.copied_out.begun(&from.address, head.counter);
         if let Some(why) = self.refused_before(head, from) {
             return Err((None, why));
         }
@@ -129,15 +153,24 @@ impl Store for ChunkStore {
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        if block.flavour != head.flavour {
-            return Err(Reject::BadVersion);
-        }
-        // The table has checked that it is within the heap, the window that the heap is within the chunk; both are checked again.
-        if offset.saturating_add(run.length()) > block.spot.bytes {
-            return Err(Reject::Outside);
-        }
-        self.window.with(|window| window.write(&block.spot, offset, run))?;
-        Ok((run.count, 0))
+        Self::write(&mut self.window, block, head, offset, run).map(|()| (run.count, 0))
+    }
+
+    fn placing(&mut self) -> Option<&mut Vec<HeapPlacing>> {
+        Some(self.copied_out.all())
+    }
+
+    fn adopt(
+        &mut self,
+        block: &mut ChunkPlace,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+        (from, placed): (&Sender, PlacedAt),
+    ) -> Result<(usize, u64), Reject> {
+        // Side by side, so it is one copy, whatever the number of packets.
+        let bytes = Run::one(self.copied_out.held(&from.address, placed, run.length())?);
+        Self::write(&mut self.window, block, head, offset, &bytes).map(|()| (run.count, 0))
     }
 
     fn deliver(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
