@@ -109,6 +109,83 @@ def test_each_received_packet_is_marked_in_our_chunks(seed, compiled):
     assert complete == sum(all((counter, n) in set(arrived) for n in range(PACKETS)) for counter in range(100))
 
 
+def over_udp(address, stats, heaps):
+    """Sends heaps until the kernel places them, then `heaps` more of which packets are lost, and the end. Returns the packets."""
+    host, port = address.rsplit(":", 1)
+    sent, total = set(), 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect((host, int(port)))
+
+        def send(packets):
+            nonlocal total
+            for one in packets:
+                sender.send(packet(*one))
+                sent.add(one)
+                total += 1
+                if total % 32 == 0:
+                    wait()
+            wait()
+
+        def wait():
+            until = time.monotonic() + SOON
+            while stats()["packets"] < total:
+                assert time.monotonic() < until, stats()
+                time.sleep(0.001)
+
+        counter, until = 0, time.monotonic() + SOON
+        while stats()["readers"][0]["tier"] != "bpf":
+            assert time.monotonic() < until, stats()["readers"]
+            send((counter, number) for number in range(PACKETS))
+            counter += 1
+            time.sleep(0.002)
+        send((counter + at, number) for at, number in survivors(heaps, 3))
+        stop = [(1, 1 << 40), (2, 0), (3, 0), (4, 0), (6, 2)]
+        words = b"".join(struct.pack(">Q", IMMEDIATE | id << 48 | value) for id, value in stop)
+        sender.send(struct.pack(">BBBBHH", 0x53, 4, 2, 6, 0, len(stop)) + words)
+    return sent
+
+
+def placed_by_kernel(add):
+    try:
+        return add()
+    except OSError as why:
+        if "CAP_BPF" not in str(why):
+            raise
+        pytest.skip(str(why))
+
+
+def test_the_kernel_places_what_goes_into_our_chunks():
+    rule = ("item(0x1600) / 8", "item(0x1600) % 8 * 4", "item(0x1600) % 8 * 4000")
+    stream = recv.ChunkStream(*rule, packet_presence=PACKET, heap_timeout=None, ring=1024)
+    for _ in range(200):
+        stream.add_free(recv.Chunk(np.zeros(BYTES * HEAPS, "u1"), heaps=HEAPS * PACKETS))
+    address = placed_by_kernel(lambda: stream.add_udp("127.0.0.1:0", tier="bpf"))
+    sent = over_udp(address, lambda: stream.stats()["streams"][0], 400)
+    marked = sum(check(chunk.id, chunk.data, bytes(chunk.present), sent) for chunk in stream)
+    assert marked == len(sent)
+    [reader] = stream.stats()["streams"][0]["readers"]
+    assert (reader["kernel_drops"], reader["error"]) == (0, None)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_kernel_places_what_goes_into_spead2s_chunks(own):
+    stream = spead2_stream(chunks=200)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        if own:
+            placed_by_kernel(lambda: stream.add_udp_reader(bound, tier="bpf"))
+    if not own:
+        placed_by_kernel(lambda: stream.add_udp_reader(port, bind_hostname="127.0.0.1", tier="bpf"))
+    sent = over_udp(f"127.0.0.1:{port}", lambda: stream._native.stats(), 400)
+    marked = sum(check(chunk.chunk_id, chunk.data, chunk.present, sent) for chunk in stream.data_ringbuffer)
+    assert marked == len(sent)
+    assert stream._native.stats()["readers"][0]["kernel_drops"] == 0
+    stream.stop()
+    with pytest.raises(ValueError, match='tier is "xdp"'):
+        spead2_stream().add_udp_reader(0, tier="xdp")
+
+
 @pytest.mark.parametrize("presence", [0, -1])
 def test_an_impossible_presence_is_refused(presence):
     with pytest.raises(ValueError, match="packet_presence.*hint: "):

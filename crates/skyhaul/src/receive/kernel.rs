@@ -13,7 +13,7 @@
 //! Heaps of SPEAD are learned here, by sender ([`HeapLearner`]): the engine does not, and places them by their heads.
 //!
 //! A sender of heaps that is silent for ten seconds gives its program and its memory back: its socket [leaves](skyhaul_io::udp::peer::leave) the port, is read for one
-//! tick more, and closed. The sender is learned anew when it speaks again.
+//! tick more, and closed. The sender is learned anew when it speaks again, also at other sockets, which were refused before.
 //!
 //! Limits: [`PEERS`] streams or senders of heaps, each of a sender of its own and of a format that has a rule; the others are received
 //! as by `stage`.

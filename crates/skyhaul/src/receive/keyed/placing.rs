@@ -19,7 +19,7 @@
 //!   as from a socket, but without a call for each train. Slots keep their blocks, and nobody else gets one.
 //!
 //! Limits: heaps of one size and layout of each sender, see [`HeapLayout`]; one program for a sender. If it sends to several sockets, the
-//! others are received as by `stage`.
+//! others are received as by `stage`, until the one with the program gives it up.
 
 use crate::receive::placer::Placer;
 use skyhaul_core::assembly::Retired;
