@@ -203,9 +203,12 @@ fn chunks_are_the_same_whoever_places() {
     }
 }
 
+/// By counter: the bytes of a heap, and whether it ended complete.
+type Placed = BTreeMap<u64, (Vec<u8>, Option<bool>)>;
+
 /// Heaps in memory of the program, which opens that of some of them late.
 #[derive(Clone, Default)]
-struct Copies(Arc<Mutex<BTreeMap<u64, (Vec<u8>, Option<bool>)>>>);
+struct Copies(Arc<Mutex<Placed>>);
 
 impl Placing for Copies {
     type Place = u64;
@@ -215,7 +218,7 @@ impl Placing for Copies {
         let mut all = self.0.lock().unwrap();
         let is_asked_again = all.contains_key(&counter);
         all.entry(counter).or_insert_with(|| (vec![0xEE; HEAP], None));
-        (is_asked_again || counter % 50 > 0).then_some(counter)
+        (is_asked_again || !counter.is_multiple_of(50)).then_some(counter)
     }
 
     fn write(&mut self, place: &u64, offset: u64, bytes: &[u8], stride: usize, each: usize) {
