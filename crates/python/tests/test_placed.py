@@ -110,7 +110,7 @@ def test_each_received_packet_is_marked_in_our_chunks(seed, compiled):
 
 
 def over_udp(address, stats, heaps):
-    """Sends heaps until the kernel places them, then `heaps` more of which packets are lost, and the end. Returns the packets."""
+    """Sends heaps until the kernel places them, then `heaps` more, some packets of them lost, and the end. Returns the packets."""
     host, port = address.rsplit(":", 1)
     sent, total = set(), 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -21,7 +21,7 @@ fn heap(counter: u64) -> Vec<Vec<u8>> {
     packets_with(counter, &payload(counter, HEAP), &own, PACKET, true)
 }
 
-/// Packets of these heaps of which some are lost, late, or doubled with other bytes.
+/// Packets of these heaps: some are lost, late, or doubled with other bytes.
 fn disturbed(heaps: Range<u64>, seed: u64) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut random = |below: u64| {
@@ -154,7 +154,7 @@ fn take(stream: &ChunkStream, got: &mut Vec<Got>, timeout: Option<Duration>) {
 }
 
 #[test]
-fn chunks_are_the_same_whoever_places() {
+fn chunks_are_the_same_by_either_tier() {
     for (presence, seed) in [(0, 1), (0, 2), (PAYLOAD as u64, 3)] {
         let marks = if presence == 0 { 1 } else { HEAP.div_ceil(PAYLOAD) };
         let rule = ChunkRule::declared(
@@ -238,7 +238,7 @@ impl Placing for Copies {
 }
 
 #[test]
-fn heaps_in_memory_that_the_program_opens_are_the_same_whoever_places() {
+fn heaps_in_memory_that_the_program_opens_are_the_same_by_either_tier() {
     let copies = [(); 2].map(|()| Copies::default());
     let streams = [0, 1].map(|n: usize| PlacedStream::new(&timeless(), copies[n].clone()));
     let mut to = Vec::new();
