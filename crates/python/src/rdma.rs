@@ -1,4 +1,4 @@
-//! RDMA over UDP: regions that peers write and read, and connections to regions of others.
+//! RDMA over UDP or TCP: regions that peers write and read, and connections to regions of others.
 //!
 //! ```text
 //!   peers ─▶ RdmaService (a thread) ─▶ RegionMemory ◀─ arrays
@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
+/// Of an address without a scheme.
 const SCHEME: &str = "rdma+udp://";
 /// Writes of more bytes, or of longer, can be interrupted; so can all Reads.
 const LONG_BYTES: u64 = 64 << 20;
@@ -174,7 +175,7 @@ impl RdmaServer {
     /// Its address, with the port that the system chose.
     #[getter]
     fn address(&self) -> PyResult<String> {
-        Ok(format!("{SCHEME}{}", self.0.get()?.local()))
+        Ok(RdmaAddress { region: None, ..self.0.get()?.address("") }.to_string())
     }
 
     /// Its regions: name, read, write, memory.

@@ -1,4 +1,4 @@
-//! RDMA over UDP, in software: memory of this host that others write and read, and the other end of it.
+//! RDMA over UDP or TCP, in software: memory of this host that others write and read, and the other end of it.
 //!
 //! ```text
 //!   write   regions, patterns, bytes ─▶ RdmaEndpoint ─▶ trains ─────▶ UDP ─────▶ Source ─▶ RdmaEndpoint ─▶ RemoteMemory   serve
@@ -12,10 +12,11 @@
 //!
 //! * Loss is reported, not repaired: a Write ends whole, or with its missing ranges, or is lost whole by its number. A Read asks again
 //!   for what is missing until its deadline.
+//! * Over TCP nothing is lost: a Write ends whole, or with its connection, whose end is reported; a Read is asked for once.
 //! * Every count is from one ledger, whose sums are checked at the end of each run.
 //! * A connection is for one region, named in its request; its peer may use no other.
 //!
-//! Limits: the UC profile only; one thread an end; no resumption after a change of address. See `docs/internals/rdma.md`.
+//! Limits: the profiles UC (`rdma+udp://`) and TCP (`rdma+tcp://`); faults and the kernel's placing are for UDP only; one thread an end; no resumption after a change of address. See `docs/internals/rdma.md`.
 
 mod address;
 mod client;
@@ -46,5 +47,7 @@ pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
 
 #[cfg(test)]
 mod program_tests;
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;

@@ -43,7 +43,7 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
     })?;
     let mut line = Progress::new(args.output.quiet);
     for region in &args.region {
-        say!("serving {} at rdma+udp://{}/{}", print::bytes(region.bytes), server.local(), region.name);
+        say!("serving {} at {}", print::bytes(region.bytes), server.address(Some(&region.name)));
     }
     let report = server.run(&StopFlag::from(interrupt.flag()), &mut |now| {
         let [complete, incomplete, lost] = now.messages;
@@ -86,6 +86,7 @@ fn served(report: &RdmaServeReport) -> String {
             if first == last { format!("message {first}") } else { format!("messages {first} to {last}") };
         let what = match &loss.missing[..] {
             _ if loss.whole => "lost whole".to_owned(),
+            [] if loss.immediate || report.profile == "tcp" => "lacks its end".to_owned(),
             [] => "without its immediate data".to_owned(),
             _ if !loss.in_region => "all its bytes lost, but not its immediate data".to_owned(),
             ranges => {

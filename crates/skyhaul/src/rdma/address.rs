@@ -6,11 +6,12 @@ use skyhaul_io::quantity::Size;
 use std::fmt;
 use std::str::FromStr;
 
-const SCHEME: &str = "rdma+udp://";
+/// What precedes the scheme of the endpoint.
+const PREFIX: &str = "rdma+";
 /// The longest name of a region, bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The address of an endpoint, and of a region there: `rdma+udp://10.0.0.1:7000/vis`.
+/// The address of an endpoint, and of a region there: `rdma+udp://10.0.0.1:7000/vis`, or `rdma+tcp://10.0.0.1:7000/vis`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaAddress {
     /// Where it is, with the options of an endpoint, such as `?rcvbuf=64MiB`.
@@ -21,7 +22,7 @@ pub struct RdmaAddress {
 
 impl fmt::Display for RdmaAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}", self.endpoint.address)?;
+        write!(f, "{PREFIX}{}://{}", self.endpoint.transport.scheme(), self.endpoint.address)?;
         self.region.iter().try_for_each(|region| write!(f, "/{region}"))
     }
 }
@@ -30,13 +31,19 @@ impl FromStr for RdmaAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<RdmaAddress, String> {
-        let Some(rest) = text.strip_prefix(SCHEME) else {
-            return Err(format!("not an address of RDMA: write {SCHEME}10.0.0.1:7000/REGION"));
+        let of = |transport: Transport| {
+            let rest = text.strip_prefix(PREFIX)?.strip_prefix(transport.scheme())?.strip_prefix("://")?;
+            Some((transport, rest))
+        };
+        let Some((transport, rest)) = of(Transport::Udp).or_else(|| of(Transport::Tcp)) else {
+            return Err(
+                "not an address of RDMA: write rdma+udp://10.0.0.1:7000/REGION, or rdma+tcp://…".to_owned()
+            );
         };
         let (place, options) = rest.split_once('?').map_or((rest, None), |(place, o)| (place, Some(o)));
         let (address, region) = place.split_once('/').unwrap_or((place, ""));
         let options = options.map(|options| format!("?{options}")).unwrap_or_default();
-        let endpoint: Endpoint = format!("{}://{address}{options}", Transport::Udp.scheme())
+        let endpoint: Endpoint = format!("{}://{address}{options}", transport.scheme())
             .parse()
             .map_err(|error| format!("{error}"))?;
         let region = (!region.is_empty()).then(|| named(region)).transpose()?;
@@ -110,9 +117,12 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_written() {
-        for text in
-            ["rdma+udp://127.0.0.1:7000/vis", "rdma+udp://[::1]:7000", "rdma+udp://10.0.0.1:1/a.b-c_9"]
-        {
+        for text in [
+            "rdma+udp://127.0.0.1:7000/vis",
+            "rdma+tcp://127.0.0.1:7000/vis",
+            "rdma+udp://[::1]:7000",
+            "rdma+udp://10.0.0.1:1/a.b-c_9",
+        ] {
             assert_eq!(text.parse::<RdmaAddress>().unwrap().to_string(), text);
         }
         let with = "rdma+udp://127.0.0.1:7000/vis?rcvbuf=4MiB".parse::<RdmaAddress>().unwrap();

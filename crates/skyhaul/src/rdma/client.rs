@@ -130,8 +130,9 @@ impl RdmaClient {
         let report = RdmaClientReport {
             version: VERSION,
             to: options.to.to_string(),
+            profile: driving.config.profile.name().to_owned(),
             region_bytes: region.bytes,
-            datagram_bytes: driving.config.datagram_bytes,
+            datagram_bytes: region.datagram_bytes,
             ..RdmaClientReport::default()
         };
         let connected = Connected { driver, options, region, report, ended: None, is_closed: false };
@@ -315,6 +316,7 @@ impl Connected {
         self.report.read_bytes += report.bytes;
         report.version = VERSION;
         report.from = self.options.to.to_string();
+        report.profile.clone_from(&self.report.profile);
         report.closed_by = ended.map(|by| by.name().to_owned()).unwrap_or_default();
         report.datagrams = self.driver.ledger()?;
         Ok(report)

@@ -1,39 +1,38 @@
 //! An endpoint at work: its socket, its memory, its clock, its faults.
 //!
 //! ```text
-//!   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
+//!   UDP   receive: Source ─▶ handle_datagram ─▶ RemoteMemory::place     send: poll_transmit ─▶ (Line of faults) ─▶ gather ─▶ Forwarder
+//!   TCP   receive: TcpFrames ─▶ handle_frame ─▶ RemoteMemory::place     send: poll_transmit ─▶ gather ─▶ TcpFrames
 //! ```
 
+mod gather;
 mod ledger;
+mod link;
 mod placing;
+mod streams;
 
 use super::address::RdmaAddress;
-use super::kernel::{Kernel, MAX_DATAGRAM_BYTES};
-use super::memory::{Memory, PATTERNS, pattern_object};
+use super::kernel::{Hands, Kernel, MAX_DATAGRAM_BYTES};
+use super::memory::Memory;
 use crate::auth::{Cookies, random};
-use skyhaul_core::pattern;
+use link::{Link, Opened};
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::rdma::{
-    AddressProof, MemorySlice, PlaceBytes, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaTransmit,
-};
-use skyhaul_core::wire::rdma::shim::UcShim;
-use skyhaul_io::address::Endpoint;
-use skyhaul_io::fault::{Damage, FaultSource, Faults, Injected, Line};
-use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_core::rdma::{AddressProof, PlaceBytes, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaTransmit};
+use skyhaul_core::wire::rdma::RdmaProfile;
+use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::fault::{Damage, Faults, Line};
 use skyhaul_io::memory::remote::RemoteMemory;
-use skyhaul_io::source::Source;
-use skyhaul_io::udp::both::Both;
-use skyhaul_io::udp::forward::{Forwarded, Forwarder};
-use skyhaul_io::udp::send::{SendOptions, largest_datagram};
-use skyhaul_io::udp::{UdpOptions, UdpSource};
+use skyhaul_io::udp::forward::Forwarded;
+use skyhaul_io::udp::send::largest_datagram;
 use skyhaul_io::wake::wait_for;
-use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Tallies of what is sent.
+const SEGMENTS: usize = 0;
+const CONTROLS: usize = 1;
 /// Datagrams handed to the kernel at a time.
 const BATCH: usize = 64;
 /// A silent peer is asked after this time, and given up after four times that.
@@ -94,6 +93,7 @@ impl DriverOptions {
     /// The path to the peer is not known.
     pub(super) fn of_client(to: &RdmaAddress, datagram: Option<u16>, crc: bool) -> io::Result<DriverOptions> {
         let config = RdmaConfig {
+            profile: profile(&to.endpoint),
             datagram_bytes: datagram_bytes(datagram, &to.endpoint)?,
             max_message_bytes: u64::from(u32::MAX),
             crc,
@@ -105,51 +105,28 @@ impl DriverOptions {
     }
 }
 
-/// The largest datagram for the path to a peer, at most that of a jumbo frame.
+/// What is spoken at an address.
+pub(super) fn profile(at: &Endpoint) -> RdmaProfile {
+    if at.transport == Transport::Tcp { RdmaProfile::Tcp } else { RdmaProfile::Uc }
+}
+
+/// The largest datagram for the path to a peer, at most that of a jumbo frame. In a stream the path is asked when it is connected.
 fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<u16> {
+    if peer.transport == Transport::Tcp {
+        return Ok(asked.unwrap_or(u16::MAX));
+    }
     let most = largest_datagram(peer)?;
     let usual = most.min(MAX_DATAGRAM_BYTES);
     Ok(asked.unwrap_or_else(|| u16::try_from(usual).unwrap_or(u16::MAX)))
 }
 
-/// What arrives, with or without injected faults.
-enum Arrivals {
-    Plain(UdpSource),
-    Faulty(Box<FaultSource<UdpSource>>),
-}
-
-impl Arrivals {
-    fn source(&mut self) -> &mut dyn Source {
-        match self {
-            Arrivals::Plain(source) => source,
-            Arrivals::Faulty(source) => source.as_mut(),
-        }
-    }
-
-    fn shown(&self) -> &dyn Source {
-        match self {
-            Arrivals::Plain(source) => source,
-            Arrivals::Faulty(source) => source.as_ref(),
-        }
-    }
-
-    fn injected(&self) -> Injected {
-        match self {
-            Arrivals::Plain(_) => Injected::default(),
-            Arrivals::Faulty(source) => source.injected().clone(),
-        }
-    }
-}
-
 pub(super) struct Driver {
     pub(super) endpoint: RdmaEndpoint,
-    source: Arrivals,
-    socket: OwnedFd,
+    link: Link,
     /// What places in the kernel, or why nothing does.
     kernel: Result<Kernel, String>,
     /// Of each socket.
     buffer: u64,
-    outlet: Forwarder,
     local: SocketAddr,
     memories: Vec<Memory>,
     proof: Proof,
@@ -171,54 +148,20 @@ pub(super) struct Driver {
     refused_program: Option<String>,
 }
 
-/// Where a part of a datagram lies while it is sent.
-enum Piece {
-    Scratch(Range<usize>),
-    Pattern(&'static [u8]),
-    Bytes(usize, Range<usize>),
-}
-
 impl Driver {
-    /// Opens the socket.
+    /// Opens the socket, or connects the stream.
     ///
     /// # Errors
-    /// A system call failed: the error names the operation and the address, and has a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint. Faults were asked for on TCP.
     pub(super) fn open(options: &DriverOptions) -> io::Result<Driver> {
-        let at = options.listen.as_ref().or(options.peer.as_ref());
-        let mut udp = UdpOptions { gather: options.gather, timestamps: false, ..UdpOptions::default() };
-        udp.buffer = at.and_then(|at| at.rcvbuf).unwrap_or(udp.buffer);
-        let bind = match (&options.listen, &options.peer) {
-            (Some(listen), _) => listen.address,
-            (None, Some(peer)) if peer.address.is_ipv6() => (IpAddr::from(Ipv6Addr::UNSPECIFIED), 0).into(),
-            (None, _) => (IpAddr::from(Ipv4Addr::UNSPECIFIED), 0).into(),
-        };
-        let both = Both::bind(bind, &udp)?;
-        let mut send = SendOptions::default();
-        send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
-        let outlet = Forwarder::over(&both, &send)?;
-        let kernel = match &options.place {
-            Some(regions) => {
-                let usual = options.config.datagram_bytes.min(MAX_DATAGRAM_BYTES as u16);
-                Kernel::open(regions, usual).map_err(|why| why.to_string())
-            }
-            None => Err("not asked for".to_owned()),
-        };
-        if kernel.is_ok() {
-            both.share_port()?;
-        }
-        let source = both.source(&udp)?;
-        let source = match &options.arriving {
-            Some(faults) => Arrivals::Faulty(Box::new(FaultSource::new(source, faults))),
-            None => Arrivals::Plain(source),
-        };
+        let Opened { link, kernel, buffer } = Link::open(options)?;
+        let keep_alive = (!link.is_stream()).then_some(KEEP_ALIVE);
         Ok(Driver {
-            endpoint: RdmaEndpoint::new(RdmaConfig { keep_alive: Some(KEEP_ALIVE), ..options.config }),
-            source,
-            socket: both.duplicate()?,
+            endpoint: RdmaEndpoint::new(RdmaConfig { keep_alive, ..options.config }),
+            local: link.local(),
+            link,
             kernel,
-            buffer: udp.buffer.bytes(),
-            outlet,
-            local: both.local(),
+            buffer,
             memories: Vec::new(),
             proof: Proof(Cookies::new()?),
             numbers: Numbers::default(),
@@ -292,29 +235,17 @@ impl Driver {
         let mut wait = due.map_or(wait, |due| due.min(wait));
         let mut is_quiet = false;
         if self.may_sleep()
-            && let Ok(kernel) = &self.kernel
+            && let (Ok(kernel), Link::Udp(datagrams)) = (&self.kernel, &self.link)
         {
-            let sockets: Vec<_> = std::iter::once(self.socket.as_fd()).chain(kernel.sockets()).collect();
+            let sockets: Vec<_> = std::iter::once(datagrams.socket()).chain(kernel.sockets()).collect();
             is_quiet = !wait_for(&sockets, wait)? && !wait.is_zero();
             wait = Duration::ZERO;
         }
-        let Self { endpoint, source, memories, proof, numbers, began, arrived, placed, .. } = self;
-        // One reading of the clock for a train: its packets came together.
-        let polled = source.source().poll(wait, &mut |train| {
-            let now = Nanos::from(began.elapsed());
-            let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
-            for datagram in train.packets() {
-                *arrived += 1;
-                let Some(place) = endpoint.handle_datagram(*train.sender, datagram, &mut context) else {
-                    continue;
-                };
-                // Peers are given places in memory of this kind only.
-                if let Some(Memory::Remote(memory)) = memories.get(place.to.memory as usize) {
-                    memory.place(place.to.start, &datagram[place.from.clone()]);
-                }
-                placed.iter_mut().for_each(|list| list.push(place.clone()));
-            }
-        })?;
+        let now = self.now();
+        let Self { endpoint, link, memories, proof, numbers, began, arrived, placed, .. } = self;
+        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
+        let mut hands = Hands { endpoint, context: &mut context, memories, placed, arrived };
+        let polled = link.receive(wait, *began, &mut hands)?;
         let polled = polled + self.with_kernel(|kernel, hands| kernel.receive(is_quiet, hands))?;
         if self.endpoint.poll_timeout().is_some_and(|due| due <= self.now()) {
             self.with_kernel(|kernel, hands| {
@@ -336,12 +267,11 @@ impl Driver {
                     break;
                 };
                 handed += transmit.head.len() as u64 + transmit.payload.map_or(0, |slice| slice.length);
-                let is_control = UcShim::read(&transmit.head).is_some_and(|(shim, _)| shim.control == 1);
-                if is_control {
+                if transmit.is_control {
                     self.controls += 1;
                     self.pass_on();
                     self.ready.push((transmit, Damage::NONE));
-                    let sent = self.put();
+                    let sent = self.put(CONTROLS);
                     self.sent_controls.add(&sent);
                     continue;
                 }
@@ -373,94 +303,42 @@ impl Driver {
 
     /// Hand the segments that are ready to the kernel.
     fn pass_on(&mut self) {
-        let sent = self.put();
+        let sent = self.put(SEGMENTS);
         self.sent_segments.add(&sent);
-    }
-
-    fn put(&mut self) -> Forwarded {
-        let mut sent = Forwarded::default();
-        let ready = std::mem::take(&mut self.ready);
-        for to_one in ready.chunk_by(|(one, _), (next, _)| one.to == next.to) {
-            sent.add(&self.put_to(to_one));
-        }
-        self.ready = ready;
-        self.ready.clear();
-        sent
-    }
-
-    fn put_to(&mut self, datagrams: &[(RdmaTransmit, Damage)]) -> Forwarded {
-        self.scratch.clear();
-        // Nothing refers to the scratch until it is whole.
-        let mut pieces: Vec<(Option<&[u8]>, Piece)> = Vec::with_capacity(datagrams.len());
-        for (transmit, damage) in datagrams {
-            let is_plain = *damage == Damage::NONE && !transmit.has_crc;
-            let payload = transmit.payload.map(|slice| self.piece(slice));
-            match payload {
-                Some(piece) if is_plain => pieces.push((Some(&transmit.head), piece)),
-                payload => {
-                    let bytes = payload
-                        .as_ref()
-                        .map_or(&[][..], |piece| bytes_of(&self.memories, &self.scratch, piece));
-                    let whole = transmit.assemble(bytes);
-                    let from = self.scratch.len();
-                    self.scratch.extend_from_slice(&whole);
-                    let kept = damage.apply(&mut self.scratch[from..]);
-                    self.scratch.truncate(from + kept);
-                    pieces.push((None, Piece::Scratch(from..from + kept)));
-                }
-            }
-        }
-        let (mut slices, mut extents) =
-            (Vec::with_capacity(2 * pieces.len()), Vec::with_capacity(pieces.len()));
-        for (head, piece) in &pieces {
-            let (first, body) = (slices.len(), bytes_of(&self.memories, &self.scratch, piece));
-            slices.extend(head.map(IoSlice::new));
-            slices.push(IoSlice::new(body));
-            extents.push(Extent { first, bytes: head.map_or(0, <[u8]>::len) + body.len() });
-        }
-        self.outlet.forward(datagrams[0].0.to, Gathered::new(&slices, &extents))
-    }
-
-    /// Where the bytes of a slice are; those that may change are copied.
-    fn piece(&mut self, slice: MemorySlice) -> Piece {
-        let length = slice.length as usize;
-        if slice.memory >= PATTERNS {
-            let object = pattern_object(slice.memory.into());
-            return Piece::Pattern(pattern::slice(object, slice.start, length));
-        }
-        match self.memories.get(slice.memory as usize) {
-            Some(Memory::Bytes(_)) => {
-                let start = slice.start as usize;
-                Piece::Bytes(slice.memory as usize, start..start + length)
-            }
-            Some(Memory::Remote(memory)) => {
-                let from = self.scratch.len();
-                self.scratch.resize(from + length, 0);
-                memory.copy(slice.start, &mut self.scratch[from..]);
-                Piece::Scratch(from..from + length)
-            }
-            Some(Memory::Free) | None => Piece::Scratch(0..0),
-        }
     }
 
     /// Bytes of segments that the kernel accepted so far.
     pub(super) fn sent_bytes(&self) -> u64 {
-        self.sent_segments.bytes
+        self.link.fates([&self.sent_segments, &self.sent_controls]).0[SEGMENTS].bytes
+    }
+
+    /// The stream of this peer is the one that was connected (TCP).
+    pub(super) fn use_stream(&mut self, connection: u32) {
+        if let Link::Tcp(streams) = &mut self.link {
+            streams.belongs(connection, &mut self.endpoint);
+        }
+    }
+
+    /// Whether it speaks TCP.
+    pub(super) fn is_stream(&self) -> bool {
+        self.link.is_stream()
+    }
+
+    /// Whether the stream of a connection takes nothing at present (TCP).
+    pub(super) fn is_held(&self, connection: u32) -> bool {
+        matches!(&self.link, Link::Tcp(streams) if streams.is_held(connection))
+    }
+
+    /// Bytes of a connection that the peer's host has confirmed so far, while there are others (TCP).
+    pub(super) fn confirming(&self, connection: u32) -> Option<u64> {
+        match &self.link {
+            Link::Udp(_) => None,
+            Link::Tcp(streams) => streams.confirming(connection),
+        }
     }
 
     /// How packets are handed to the kernel, and read from it.
     pub(super) fn describe(&self) -> (String, String) {
-        (self.source.shown().describe(), self.outlet.describe())
-    }
-}
-
-fn bytes_of<'a>(memories: &'a [Memory], scratch: &'a [u8], piece: &Piece) -> &'a [u8] {
-    match piece {
-        Piece::Scratch(range) => &scratch[range.clone()],
-        Piece::Pattern(bytes) => bytes,
-        Piece::Bytes(memory, range) => match &memories[*memory] {
-            Memory::Bytes(bytes) => &(**bytes).as_ref()[range.clone()],
-            Memory::Remote(_) | Memory::Free => &[],
-        },
+        self.link.describe()
     }
 }

@@ -10,7 +10,7 @@ pub struct ServedMessage {
     /// The connection, by the order of acceptance from 1.
     pub connection: u64,
     /// Its number among the messages of the connection. More than one only if they were lost whole: those may be Writes or requests to
-    /// read.
+    /// read. Empty for immediate data that are a message of their own, as on TCP: there they follow their Write.
     pub messages: Range<u64>,
     /// Whether the ranges are of the region. Otherwise nothing arrived, or nothing but the immediate data, which does not say where the
     /// bytes belong: then `missing` counts from the start of the message.

@@ -1,7 +1,7 @@
 //! Reads a range of a region, in pieces, each by its deadline.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions};
+use super::driver::{Driver, DriverOptions, profile};
 use super::memory::Memory;
 use super::report::{RdmaReadReport, pairs, total};
 use super::write::{RemoteRegion, close, connect, or_close, refused};
@@ -99,6 +99,7 @@ pub fn read(
     };
     report.version = VERSION;
     report.from = options.from.to_string();
+    report.profile = profile(&options.from.endpoint).name().to_owned();
     report.closed_by = closed_by.name().to_owned();
     report.datagrams = driver.ledger()?;
     Ok(report)
@@ -140,6 +141,7 @@ impl ReadJob {
             missing: Vec::new(),
             over: BTreeMap::new(),
             taken: range.start,
+            waits: None,
             job: self,
         };
         let ended = reader.run(driver, stop, take, progress)?;
@@ -208,6 +210,8 @@ struct Reader {
     over: BTreeMap<u64, Vec<u8>>,
     /// The first byte that was not taken.
     taken: u64,
+    /// No Read is under way since then, as the connection takes none.
+    waits: Option<Instant>,
 }
 
 impl Reader {
@@ -223,8 +227,21 @@ impl Reader {
         let mut ended = None;
         loop {
             self.report.interrupted = stop.is_set() && self.next < self.job.range.end;
-            while ended.is_none() && !stop.is_set() && self.may_ask() {
+            while ended.is_none() && !stop.is_set() && self.may_ask() && self.may_post(driver) {
                 self.ask(driver)?;
+            }
+            if self.pieces.is_empty() && ended.is_none() && !stop.is_set() && self.may_ask() {
+                // Answers to Reads that have ended are still on their way (TCP): the next piece waits as long as any other.
+                if self.waits.get_or_insert_with(Instant::now).elapsed() < self.job.deadline {
+                    driver.send(TURN_BYTES);
+                    driver.receive(TURN)?;
+                    while let Some(event) = driver.endpoint.poll_event() {
+                        if let RdmaEvent::Closed { by, .. } = event {
+                            ended = Some(by);
+                        }
+                    }
+                    continue;
+                }
             }
             if stop.is_set() {
                 // Those under way are given up: their deadline may be far.
@@ -266,6 +283,16 @@ impl Reader {
             self.missing.push(self.next..self.job.range.end);
         }
         Ok(ended)
+    }
+
+    /// Whether the connection takes one more Read. In a stream, answers that come too late must be over first.
+    fn may_post(&mut self, driver: &Driver) -> bool {
+        let connection = self.job.region.connection;
+        let may = !driver.is_stream() || driver.endpoint.may_read(connection);
+        if may {
+            self.waits = None;
+        }
+        may
     }
 
     fn may_ask(&self) -> bool {

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Losses that are listed one by one; the rest are counted.
 pub(super) const MAX_LOSSES: usize = 10_000;
 
-/// What became of every datagram of one end.
+/// What became of every datagram of one end; on TCP, of every frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramReport {
     /// Datagrams that arrived. Each is placed, consumed, control or refused.
@@ -44,8 +44,11 @@ pub struct DatagramReport {
     pub segments_sent: u64,
     /// Bytes in these, with their headers.
     pub segment_bytes_sent: u64,
-    /// Datagrams that the kernel did not accept: no room, no route, or too long for the path.
+    /// Datagrams that the kernel did not accept: no room, no route, or too long for the path; frames of streams that had ended (TCP).
     pub unsent: u64,
+    /// Frames that the kernel has not taken yet, as the peer reads slowly (TCP).
+    #[serde(default)]
+    pub waiting: u64,
     /// Segments withheld on purpose.
     pub lost_on_purpose: u64,
     /// Their numbers in the order of sending from 0, as ranges (first, behind the last). The PSN is one more.
@@ -62,7 +65,8 @@ impl DatagramReport {
     /// Datagrams on the wire, as far as this end knows: those handed out, less what was withheld or not accepted, and doubles.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        (self.handed_out + self.duplicated_on_purpose).saturating_sub(self.lost_on_purpose + self.unsent)
+        (self.handed_out + self.duplicated_on_purpose)
+            .saturating_sub(self.lost_on_purpose + self.unsent + self.waiting)
     }
 
     /// All that were refused.
@@ -158,6 +162,9 @@ pub struct RdmaServeReport {
     pub version: u32,
     /// Where it listened.
     pub listen: String,
+    /// What carries the segments: `uc` over UDP, or `tcp`.
+    #[serde(default)]
+    pub profile: String,
     /// How datagrams were read, and handed to the kernel.
     pub tier: String,
     /// See `tier`.
@@ -216,6 +223,9 @@ pub struct RdmaWriteReport {
     pub version: u32,
     /// The region.
     pub to: String,
+    /// What carries the segments: `uc` over UDP, or `tcp`.
+    #[serde(default)]
+    pub profile: String,
     /// How datagrams were handed to the kernel.
     pub mode: String,
     /// Length of the region in bytes.
@@ -249,6 +259,9 @@ pub struct RdmaClientReport {
     pub version: u32,
     /// The region.
     pub to: String,
+    /// What carries the segments: `uc` over UDP, or `tcp`.
+    #[serde(default)]
+    pub profile: String,
     /// How datagrams were handed to the kernel.
     pub mode: String,
     /// Length of the region in bytes.
@@ -276,6 +289,9 @@ pub struct RdmaReadReport {
     pub version: u32,
     /// The region.
     pub from: String,
+    /// What carries the segments: `uc` over UDP, or `tcp`.
+    #[serde(default)]
+    pub profile: String,
     /// Length of the region in bytes.
     pub region_bytes: u64,
     /// The range of it: first byte, behind the last.

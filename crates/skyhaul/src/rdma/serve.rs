@@ -4,7 +4,7 @@ mod admit;
 mod events;
 
 use super::address::{RdmaAddress, RegionSpec, rights_text};
-use super::driver::{Driver, DriverOptions};
+use super::driver::{Driver, DriverOptions, profile};
 use super::kernel::Target;
 use super::message::ServedMessage;
 use super::report::{ConnectionReport, PlacementTier, RdmaServeReport, RegionReport, VerifyReport};
@@ -14,6 +14,7 @@ use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RegionRights};
+use skyhaul_core::wire::rdma::RdmaProfile;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
@@ -132,6 +133,8 @@ pub struct RdmaServer {
     applicants: Vec<Applicant>,
     accepted: u64,
     ended: u64,
+    /// Immediate data that were a message of their own.
+    immediates_alone: u64,
     report: RdmaServeReport,
     /// What became of each message since the list was last taken.
     messages: Option<VecDeque<ServedMessage>>,
@@ -151,6 +154,7 @@ impl RdmaServer {
     pub fn open(options: ServeOptions) -> io::Result<RdmaServer> {
         let wants_kernel = check(&options)?;
         let config = RdmaConfig {
+            profile: profile(&options.listen.endpoint),
             datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
             max_message_bytes: u64::from(u32::MAX),
             crc: options.crc,
@@ -192,6 +196,7 @@ impl RdmaServer {
             version: VERSION,
             listen: RdmaAddress { endpoint: options.listen.endpoint.at(driver.local()), region: None }
                 .to_string(),
+            profile: config.profile.name().to_owned(),
             tier,
             mode,
             regions: regions.iter().map(|region| region_report(&region.spec)).collect(),
@@ -199,7 +204,7 @@ impl RdmaServer {
             ..RdmaServeReport::default()
         };
         let (numbers, open, messages, applicants) = (BTreeMap::new(), BTreeMap::new(), None, Vec::new());
-        let (accepted, ended) = (0, 0);
+        let (accepted, ended, immediates_alone) = (0, 0, 0);
         Ok(RdmaServer {
             driver,
             options,
@@ -209,6 +214,7 @@ impl RdmaServer {
             applicants,
             accepted,
             ended,
+            immediates_alone,
             report,
             messages,
         })
@@ -218,6 +224,13 @@ impl RdmaServer {
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.driver.local()
+    }
+
+    /// The same, as its peers write it, with this region.
+    #[must_use]
+    pub fn address(&self, region: Option<&str>) -> RdmaAddress {
+        let endpoint = self.options.listen.endpoint.at(self.local());
+        RdmaAddress { endpoint, region: region.map(str::to_owned) }
     }
 
     /// Copies bytes of a region, which peers may write meanwhile.
@@ -361,16 +374,22 @@ impl RdmaServer {
             "stage: asked for".to_owned()
         } else if self.options.faults.is_some() {
             "stage: faults are injected into what this process reads".to_owned()
+        } else if self.driver.is_stream() {
+            self.driver.placing()
         } else if self.options.crc {
             "stage: the program in the kernel computes no CRC".to_owned()
         } else {
             self.driver.placing()
         };
         let counts = self.driver.endpoint.counts();
-        report.read_requests = counts.complete.saturating_sub(report.complete);
+        report.read_requests = counts.complete.saturating_sub(report.complete + self.immediates_alone);
         let listed: u64 = report.losses.iter().map(|loss| loss.messages.1 - loss.messages.0).sum();
         let sums = [
-            ("complete messages", counts.complete, report.complete + report.read_requests),
+            (
+                "complete messages",
+                counts.complete,
+                report.complete + report.read_requests + self.immediates_alone,
+            ),
             ("incomplete messages", counts.incomplete, report.incomplete),
             ("lost messages", counts.lost, report.lost),
             ("losses", report.incomplete + report.lost, listed + report.losses_not_listed),
@@ -397,6 +416,13 @@ fn check(options: &ServeOptions) -> io::Result<bool> {
     }
     if options.regions.is_empty() {
         return Err(wrong("there is no region: give one with --region NAME:SIZE:RIGHTS".to_owned()));
+    }
+    if profile(&options.listen.endpoint) == RdmaProfile::Tcp {
+        if options.tier == PlacementTier::Bpf {
+            let hint = Hint("use rdma+udp://, or leave out --tier bpf");
+            return Err(wrong(format!("--tier bpf: the kernel places datagrams, and TCP is a stream{hint}")));
+        }
+        return Ok(false);
     }
     let may_place = options.faults.is_none() && !options.crc;
     if options.tier == PlacementTier::Bpf && !may_place {

@@ -1,6 +1,6 @@
 //! A server with a thread of its own, for programs that use the bytes as they come.
 
-use super::address::RegionSpec;
+use super::address::{RdmaAddress, RegionSpec};
 use super::message::ServedMessage;
 use super::report::RdmaServeReport;
 use super::serve::{RdmaServer, ServeOptions};
@@ -40,6 +40,7 @@ enum Run {
 /// ```
 pub struct RdmaService {
     local: SocketAddr,
+    address: RdmaAddress,
     regions: Vec<(RegionSpec, Arc<RemoteMemory>)>,
     ring: Arc<Ring<ServedMessage>>,
     not_queued: Arc<AtomicU64>,
@@ -63,7 +64,7 @@ impl RdmaService {
     pub fn start(options: ServeOptions, queue: usize) -> io::Result<RdmaService> {
         let mut server = RdmaServer::open(options)?;
         server.list_messages();
-        let (local, regions) = (server.local(), server.shared());
+        let (local, address, regions) = (server.local(), server.address(None), server.shared());
         let (ring, not_queued, stop) =
             (Arc::new(Ring::new(queue)), Arc::<AtomicU64>::default(), StopFlag::default());
         let (asks, asked) = mpsc::channel::<Asked>();
@@ -91,13 +92,19 @@ impl RdmaService {
         };
         let run = std::thread::Builder::new().name("rdma-serve".into()).spawn(run)?;
         let run = Mutex::new(Run::Serving(run));
-        Ok(RdmaService { local, regions, ring, not_queued, stop, asks: Mutex::new(asks), run })
+        Ok(RdmaService { local, address, regions, ring, not_queued, stop, asks: Mutex::new(asks), run })
     }
 
     /// Its address, with the port that the system chose.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// The same, as its peers write it, with this region.
+    #[must_use]
+    pub fn address(&self, region: &str) -> RdmaAddress {
+        RdmaAddress { region: Some(region.to_owned()), ..self.address.clone() }
     }
 
     /// Its regions and their memory, in the order of the options. The memory outlives the service.

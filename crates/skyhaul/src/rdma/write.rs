@@ -82,6 +82,8 @@ pub(super) struct RemoteRegion {
     pub(super) stag: u32,
     pub(super) bytes: u64,
     pub(super) rights: RegionRights,
+    /// The longest datagram or frame on the way there.
+    pub(super) datagram_bytes: u16,
 }
 
 fn failed(kind: io::ErrorKind, text: String) -> io::Error {
@@ -102,6 +104,7 @@ pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) ->
     let peer = to.endpoint.address;
     let asked = driver.with(|endpoint, context| endpoint.connect(peer, region.as_bytes(), deadline, context));
     let connection = asked.map_err(|why| io::Error::other(format!("connect {to}: {}", why.name())))?;
+    driver.use_stream(connection);
     loop {
         driver.send(TURN_BYTES);
         driver.receive(Duration::from_millis(20))?;
@@ -112,7 +115,8 @@ pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) ->
             match event {
                 RdmaEvent::Connected { private, .. } => {
                     driver.send(TURN_BYTES);
-                    return described(connection, &private).ok_or_else(|| {
+                    let path = driver.endpoint.path_of(connection).map_or(0, |(bytes, _)| bytes);
+                    return described(connection, &private, path).ok_or_else(|| {
                         let text = format!("connect {to}: the peer's answer does not describe a region");
                         failed(io::ErrorKind::InvalidData, text)
                     });
@@ -126,13 +130,25 @@ pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) ->
                     );
                     return Err(failed(io::ErrorKind::ConnectionRefused, text));
                 }
-                RdmaEvent::Closed { .. } => {
+                RdmaEvent::Closed { by: ClosedBy::Silence, .. } => {
                     let text = format!(
                         "{to}: no answer within {} s{}",
                         HANDSHAKE.as_secs(),
-                        Hint("start `skyhaul rdma serve` there, and check firewalls for UDP")
+                        Hint(if driver.is_stream() {
+                            "something listens there that is not `skyhaul rdma serve`, or is busy"
+                        } else {
+                            "start `skyhaul rdma serve` there, and check firewalls for UDP"
+                        })
                     );
                     return Err(failed(io::ErrorKind::TimedOut, text));
+                }
+                RdmaEvent::Closed { by, .. } => {
+                    let text = format!(
+                        "{to}: the connection ended before it was accepted: {}{}",
+                        by.name(),
+                        Hint("check that `skyhaul rdma serve` listens there, and not another program")
+                    );
+                    return Err(failed(io::ErrorKind::ConnectionReset, text));
                 }
                 _ => {}
             }
@@ -141,7 +157,7 @@ pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) ->
 }
 
 /// STag, length and rights, from the private data of an accept.
-fn described(connection: u32, private: &[u8]) -> Option<RemoteRegion> {
+fn described(connection: u32, private: &[u8], datagram_bytes: u16) -> Option<RemoteRegion> {
     let (stag, rest) = private.split_first_chunk::<4>()?;
     let (bytes, rest) = rest.split_first_chunk::<8>()?;
     let [rights] = rest else { return None };
@@ -151,7 +167,30 @@ fn described(connection: u32, private: &[u8]) -> Option<RemoteRegion> {
         stag: u32::from_be_bytes(*stag),
         bytes: u64::from_be_bytes(*bytes),
         rights,
+        datagram_bytes,
     })
+}
+
+/// Wait until the peer's host has confirmed all that was written to its stream (TCP), or the connection has ended, or nothing was
+/// confirmed for as long as a handshake may take. Returns why it ended, if it did.
+pub(super) fn drain(driver: &mut Driver, connection: u32) -> io::Result<Option<ClosedBy>> {
+    let mut last = (driver.confirming(connection), Instant::now());
+    while let Some(confirmed) = driver.confirming(connection) {
+        if last.0 != Some(confirmed) {
+            last = (Some(confirmed), Instant::now());
+        }
+        if last.1.elapsed() >= HANDSHAKE {
+            break;
+        }
+        driver.send(TURN_BYTES);
+        driver.receive(SLEEP)?;
+        while let Some(event) = driver.endpoint.poll_event() {
+            if let RdmaEvent::Closed { by, .. } = event {
+                return Ok(Some(by));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Close, and wait for the peer's word. Returns why the connection ended.
@@ -308,8 +347,12 @@ pub fn write(
     let cpu = thread::cpu_time();
     let mut run = Run::new(options.rate, driver.now());
     let ended = run.write(&mut driver, &region, &plan, stop, progress);
-    let ended = or_close(ended, &mut driver, region.connection)?;
+    let mut ended = or_close(ended, &mut driver, region.connection)?;
     driver.flush();
+    if ended.is_none() {
+        // What is in the buffers of this host has not been written yet.
+        ended = drain(&mut driver, region.connection)?;
+    }
     let (seconds, cpu_seconds) =
         (run.began.elapsed().as_secs_f64(), (thread::cpu_time() - cpu).as_secs_f64());
     let closed_by = match ended {
@@ -320,9 +363,10 @@ pub fn write(
     Ok(RdmaWriteReport {
         version: VERSION,
         to: options.to.to_string(),
+        profile: driving.config.profile.name().to_owned(),
         mode,
         region_bytes: region.bytes,
-        datagram_bytes: driving.config.datagram_bytes,
+        datagram_bytes: region.datagram_bytes,
         messages: run.done,
         bytes: run.bytes,
         seconds,
@@ -375,7 +419,11 @@ impl Run {
             let most = if is_over { u64::MAX } else { allowed };
             let sent = driver.send(most.min(TURN_BYTES));
             self.pacer.sent(sent, driver.now());
-            if sent == 0 {
+            if sent == 0 && driver.is_held(region.connection) {
+                // It ends when the stream has room, or brings something.
+                driver.receive(SLEEP)?;
+                read = Instant::now();
+            } else if sent == 0 {
                 let due = Duration::from_nanos(self.pacer.due().since(driver.now()).0);
                 std::thread::sleep(due.clamp(Duration::from_micros(20), SLEEP));
             }

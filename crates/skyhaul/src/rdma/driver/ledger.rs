@@ -15,7 +15,9 @@ impl Driver {
     pub(in crate::rdma) fn ledger(&self) -> io::Result<DatagramReport> {
         let counts = self.endpoint.counts();
         counts.check();
-        let (stats, withheld) = (self.source.shown().stats(), self.source.injected());
+        let (socket_drops, withheld) = self.link.withheld();
+        let ([sent_segments, sent_controls], [waiting, controls_waiting]) =
+            self.link.fates([&self.sent_segments, &self.sent_controls]);
         let injected = self.line.as_ref().map(Line::injected).cloned().unwrap_or_default();
         let held = self.line.as_ref().map_or(0, Line::held) as u64;
         let by_kernel = self.kernel.as_ref().map(Kernel::placing).unwrap_or_default();
@@ -27,12 +29,12 @@ impl Driver {
             (
                 "control datagrams sent",
                 self.controls,
-                self.sent_controls.packets + self.sent_controls.unsent(),
+                sent_controls.packets + sent_controls.unsent() + controls_waiting,
             ),
             (
                 "segments handed out and their fates",
                 self.segments + injected.duplicated,
-                self.sent_segments.packets + self.sent_segments.unsent() + injected.lost() + held,
+                sent_segments.packets + sent_segments.unsent() + injected.lost() + held + waiting,
             ),
         ];
         for (what, one, other) in sums {
@@ -55,13 +57,14 @@ impl Driver {
             consumed: counts.consumed,
             control: counts.control,
             refused,
-            kernel_drops: stats.socket_drops + by_kernel.dropped(),
+            kernel_drops: socket_drops + by_kernel.dropped(),
             arrivals_lost_on_purpose: withheld.lost(),
             handed_out: counts.sent,
             segments: self.segments,
-            segments_sent: self.sent_segments.packets,
-            segment_bytes_sent: self.sent_segments.bytes,
-            unsent: self.sent_segments.unsent() + self.sent_controls.unsent(),
+            segments_sent: sent_segments.packets,
+            segment_bytes_sent: sent_segments.bytes,
+            unsent: sent_segments.unsent() + sent_controls.unsent(),
+            waiting: waiting + controls_waiting,
             lost_on_purpose: injected.lost(),
             lost_on_purpose_ranges: injected.lost_packets.ranges().iter().map(|r| (r.start, r.end)).collect(),
             duplicated_on_purpose: injected.duplicated,

@@ -83,7 +83,18 @@ impl RdmaServer {
                 let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
                 self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
             }
-            RdmaEvent::Immediate { .. } => self.report.immediates += 1,
+            RdmaEvent::Immediate { connection, value, .. } => {
+                self.report.immediates += 1;
+                self.immediates_alone += 1;
+                let number = self.numbers.get(&connection).copied().unwrap_or_default();
+                self.list(|regions, open| ServedMessage {
+                    region: region_index(regions, open, connection),
+                    connection: number,
+                    is_complete: true,
+                    immediate: Some(value),
+                    ..ServedMessage::default()
+                });
+            }
             RdmaEvent::Closed { connection, by, datagrams_lost } => {
                 self.driver.end_placing(connection)?;
                 self.note_places();
