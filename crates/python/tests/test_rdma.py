@@ -1,4 +1,4 @@
-"""RDMA over UDP on loopback: regions as arrays, losses by range, and the command as the other end."""
+"""RDMA over UDP, and TCP, on loopback: regions as arrays, losses by range, and the command as the other end."""
 
 import asyncio
 import doctest
@@ -452,3 +452,18 @@ def test_a_forked_process_is_told(server):
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_over_tcp_all_arrives_and_immediate_data_follow_their_write():
+    with rdma.Server("rdma+tcp://127.0.0.1:0", "vis:1MiB:read,write", connections=1) as server:
+        assert server.address.startswith("rdma+tcp://127.0.0.1:")
+        values = noise(300_001)
+        with rdma.connect(server.address + "/vis") as remote:
+            remote.write(values, 77)
+            written, behind = server.get(SOON), server.get(SOON)
+        assert isinstance(written, Written) and written.complete and written.immediate is None
+        assert (written.number, written.offset, written.length, written.missing) == (1, 77, len(values), [])
+        assert np.array_equal(written.data, values)
+        assert isinstance(behind, Written) and (behind.number, behind.length, behind.immediate) == (0, 0, 1)
+    with pytest.raises(ValueError, match="--faults"):
+        rdma.Server("rdma+tcp://127.0.0.1:0", "vis:1MiB:write", faults="loss=0.1,seed=1")

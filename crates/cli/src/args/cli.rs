@@ -109,7 +109,7 @@ pub(crate) enum Verb {
     Balance(BalanceArgs),
     /// Reserve, manage and release a load balancer of skyhaul or ESnet
     Balancer(BalancerArgs),
-    /// Expose memory of this host over RDMA on UDP, and write to or read from that of another
+    /// Expose memory of this host over RDMA on UDP or TCP, and write to or read from that of another
     Rdma(RdmaArgs),
     /// Copy files, directories and recordings to or from another host
     Copy(CopyArgs),

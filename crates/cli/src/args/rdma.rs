@@ -31,10 +31,10 @@ pub(crate) enum RdmaWhat {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = HOST)]
 pub(crate) struct RdmaPathArgs {
-    /// Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972)
+    /// Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)
     #[arg(long, value_name = "BYTES", value_parser = from_to::<u16>(128, 65_507, "1472, or 8972 for jumbo frames"))]
     pub(crate) packet: Option<u16>,
-    /// Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged
+    /// Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged; frames over TCP always do
     #[arg(long)]
     pub(crate) crc: bool,
 }
@@ -61,7 +61,7 @@ impl From<PlacementTierArg> for PlacementTier {
 
 #[derive(Args, Debug)]
 pub(crate) struct RdmaServeArgs {
-    /// Address to listen on, like rdma+udp://10.0.0.1:7000; port 0 is any
+    /// Address to listen on, like rdma+udp://10.0.0.1:7000 or rdma+tcp://10.0.0.1:7000; port 0 is any
     #[arg(long, value_name = "ADDRESS", help_heading = SOURCE)]
     pub(crate) listen: RdmaAddress,
     /// Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write; may be repeated
@@ -73,13 +73,13 @@ pub(crate) struct RdmaServeArgs {
     /// Accept this many connections, and stop when they have ended
     #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 ends with the first connection"), help_heading = WHEN)]
     pub(crate) connections: Option<u64>,
-    /// Who places what peers write: this process (stage) or the kernel (bpf; needs CAP_BPF)
+    /// Who places what peers write: this process (stage) or the kernel (bpf; UDP, needs CAP_BPF)
     #[arg(long, value_enum, default_value_t = PlacementTierArg::Stage, help_heading = HOST)]
     pub(crate) tier: PlacementTierArg,
     /// Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs
     #[arg(long, help_heading = TESTING)]
     pub(crate) verify: bool,
-    /// Inject faults into arriving datagrams, like loss=0.01,seed=7
+    /// Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ pub(crate) struct RdmaServeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RdmaWriteArgs {
-    /// The region, like rdma+udp://10.0.0.1:7000/vis
+    /// The region, like rdma+udp://10.0.0.1:7000/vis or rdma+tcp://10.0.0.1:7000/vis
     #[arg(value_name = "REGION", help_heading = DESTINATION)]
     pub(crate) to: RdmaAddress,
     /// Write messages that verify themselves, through the region again and again
@@ -114,7 +114,7 @@ pub(crate) struct RdmaWriteArgs {
     /// Stop after this long
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 10s"), help_heading = PACE)]
     pub(crate) duration: Option<Span>,
-    /// Inject faults into the segments that are sent, like loss=0.01,seed=7
+    /// Inject faults into the segments that are sent (UDP), like loss=0.01,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]
@@ -125,19 +125,19 @@ pub(crate) struct RdmaWriteArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RdmaReadArgs {
-    /// The region, like rdma+udp://10.0.0.1:7000/vis
+    /// The region, like rdma+udp://10.0.0.1:7000/vis or rdma+tcp://10.0.0.1:7000/vis
     #[arg(value_name = "REGION", help_heading = SOURCE)]
     pub(crate) from: RdmaAddress,
     /// Range of the region, FIRST..BEHIND, like 0..1MiB (default: all of it)
     #[arg(long, value_name = "RANGE", value_parser = range, help_heading = SOURCE)]
     pub(crate) range: Option<Range<u64>>,
-    /// Time for each piece of at most 1 MiB; what is missing is asked for again until then
+    /// Time for each piece of at most 1 MiB; what is missing is asked for again until then (UDP)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
     pub(crate) deadline: Span,
     /// File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)
     #[arg(long = "output", short = 'o', id = "output_file", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) to: Option<PathBuf>,
-    /// Inject faults into arriving datagrams, like loss=0.01,seed=7
+    /// Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]

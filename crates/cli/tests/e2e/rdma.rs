@@ -1,4 +1,4 @@
-//! Memory that is served, written and read over UDP.
+//! Memory that is served, written and read over UDP and TCP.
 
 use crate::site::{Job, number, ranges, run, sum, wait_for, words};
 use rustix::process::Signal;
@@ -329,4 +329,77 @@ fn without_the_privilege_this_process_places_and_says_why() {
     missing.iter().for_each(|said| assert!(placing.contains(said), "{placing}"));
     assert!(placing.starts_with("stage: "), "{placing}");
     assert_eq!((number(&served["complete"]), number(&served["datagrams"]["placed_by_kernel"])), (8, 0));
+}
+
+/// Every peer that comes, and what it leaves behind, over TCP.
+#[test]
+fn streams_end_with_the_truth_whoever_is_killed() {
+    let (job, address) = listening(Job::start(&words(
+        "rdma serve --listen rdma+tcp://127.0.0.1:0 --json --region vis:4MiB:read,write --verify",
+    )));
+    assert!(address.starts_with("rdma+tcp://127.0.0.1:") && address.ends_with("/vis"), "{address}");
+    // Garbage before the first frame.
+    let at = address.trim_start_matches("rdma+tcp://").trim_end_matches("/vis");
+    let mut garbage = std::net::TcpStream::connect(at).unwrap();
+    std::io::Write::write_all(&mut garbage, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    // A writer that is killed at full rate, most likely within a frame.
+    let killed = Job::start(&words(&format!("rdma write {address} --pattern --rate max --json")));
+    std::thread::sleep(Duration::from_millis(700));
+    killed.signal(Signal::KILL);
+    killed.finish();
+    // One that is interrupted finishes its message, and closes.
+    let interrupted = Job::start(&words(&format!("rdma write {address} --pattern --imm --rate 400Mbps --json")));
+    std::thread::sleep(Duration::from_millis(700));
+    interrupted.signal(Signal::INT);
+    let interrupted = interrupted.finish().expect(0).json();
+    assert_eq!((&interrupted["closed_by"], &interrupted["profile"]), (&"here".into(), &"tcp".into()));
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("region");
+    run(&format!("rdma read {address} --deadline 20s --json --output {}", file.display())).expect(0);
+    job.signal(Signal::INT);
+    let served = job.finish().expect(0).json();
+    assert_eq!(served["profile"], "tcp");
+    let connections = served["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), 3, "{served}");
+    let [killed, by_signal, reader] = [&connections[0], &connections[1], &connections[2]];
+    assert!(["peer", "broken", "reset"].contains(&killed["closed_by"].as_str().unwrap()), "{killed}");
+    assert!(number(&killed["complete"]) > 0, "{killed}");
+    assert_eq!(by_signal["closed_by"], "peer");
+    assert_eq!(number(&by_signal["complete"]), number(&interrupted["messages"]));
+    assert_eq!(number(&by_signal["incomplete"]), 0);
+    assert_eq!(reader["closed_by"], "peer");
+    assert_eq!(number(&served["verify"]["different_bytes"]), 0);
+    let verify = &served["verify"];
+    assert_eq!(
+        number(&verify["compared_bytes"]) + number(&verify["overwritten_bytes"]),
+        number(&served["written_bytes"])
+    );
+    assert!(number(&served["datagrams"]["refused"]["mismatch"]) >= 1, "{served}");
+}
+
+#[test]
+fn a_server_of_streams_that_is_killed_or_stopped_holds_nobody() {
+    let (job, address) = listening(Job::start(&words(
+        "rdma serve --listen rdma+tcp://127.0.0.1:0 --json --region vis:4MiB:read,write",
+    )));
+    let writer = Job::start(&words(&format!("rdma write {address} --pattern --rate max --json")));
+    std::thread::sleep(Duration::from_millis(500));
+    // It reads nothing for a second, and the writer waits.
+    job.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(writer.is_running(), "a slow server is no dead one");
+    job.signal(Signal::CONT);
+    std::thread::sleep(Duration::from_millis(300));
+    job.signal(Signal::KILL);
+    job.finish();
+    let written = writer.finish().expect(1).json();
+    assert!(["peer", "reset", "broken"].contains(&written["closed_by"].as_str().unwrap()), "{written}");
+    for (line, said) in [
+        (format!("write {address} --pattern --messages 1"), "refused"),
+        (format!("write {address} --pattern --messages 1 --faults loss=0.1,seed=1"), "--faults"),
+        ("serve --listen rdma+tcp://127.0.0.1:0 --region a:1MiB:write --tier bpf".to_owned(), "--tier bpf"),
+    ] {
+        let done = run(&format!("rdma {line}")).expect(2);
+        assert!(done.said().contains(said), "{line}: {}", done.said());
+    }
 }

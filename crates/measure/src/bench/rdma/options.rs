@@ -22,7 +22,7 @@ pub const REGION_BYTES: u64 = 64 << 20;
 pub(super) const LATENCY_MESSAGE_BYTES: usize = 64;
 /// Start and end of a run, roughly.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
-pub(super) const NO_TCP: &str = "this version has no RDMA over TCP";
+pub(super) const NO_TCP: &str = "the bench does not measure RDMA over TCP yet";
 
 /// What to measure, and how.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-"""RDMA over UDP: memory that other hosts write and read, and the memory of other hosts.
+"""RDMA over UDP or TCP: memory that other hosts write and read, and the memory of other hosts.
 
 | | |
 |---|---|

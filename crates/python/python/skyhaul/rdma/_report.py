@@ -39,7 +39,9 @@ class DatagramReport(TypedDict):
     segment_bytes_sent: int
     """Bytes in these, with their headers."""
     unsent: int
-    """Datagrams that the kernel did not accept: no room, no route, or too long for the path."""
+    """Datagrams that the kernel did not accept: no room, no route, or too long for the path; frames of streams that had ended (TCP)."""
+    waiting: int
+    """Frames that the kernel has not taken yet, as the peer reads slowly (TCP)."""
     lost_on_purpose: int
     """Segments withheld on purpose."""
     lost_on_purpose_ranges: list[list[int]]
@@ -108,6 +110,8 @@ class ServerReport(TypedDict):
     """Of the format."""
     listen: str
     """Where it listened."""
+    profile: str
+    """What carries the segments: "uc" over UDP, or "tcp"."""
     tier: str
     """How datagrams were read."""
     mode: str
@@ -164,6 +168,8 @@ class ClientReport(TypedDict):
     """Of the format."""
     to: str
     """The region."""
+    profile: str
+    """What carries the segments: "uc" over UDP, or "tcp"."""
     mode: str
     """How datagrams were handed to the kernel."""
     region_bytes: int

@@ -82,7 +82,7 @@ class Written(NamedTuple):
     connection: int
     """The connection, by the order of acceptance from 1."""
     number: int
-    """Its number on this connection, from 1."""
+    """Its number on this connection, from 1; 0 for immediate data that came by themselves, as over TCP, where they follow their Write."""
     offset: int
     """Its first byte that is known."""
     length: int
@@ -123,7 +123,7 @@ class Lost(NamedTuple):
 
 
 class Server(Awaited[Written | Lost]):
-    """Exposes regions over UDP, and iterates what peers wrote:
+    """Exposes regions over UDP, or TCP, and iterates what peers wrote:
 
         with rdma.Server("10.0.0.7:7000", "vis:64MiB:read,write") as server:
             for message in server:                           # or: async for
@@ -135,11 +135,11 @@ class Server(Awaited[Written | Lost]):
 
     | argument | meaning |
     |---|---|
-    | `listen` | `"10.0.0.7:7000"`; port 0 is one that is free |
+    | `listen` | `"10.0.0.7:7000"`, or `"rdma+tcp://10.0.0.7:7000"` for TCP; port 0 is one that is free |
     | `regions` | each NAME:SIZE:RIGHTS, such as `"vis:64MiB:read,write"` |
     | `connections`, `duration` | end with the last of so many connections; after so many seconds |
     | `queue` | messages that wait to be taken; further ones are counted (`not_queued` of the report) |
-    | `faults` | of datagrams that arrive, for tests: `"loss=0.01,seed=7"` |
+    | `faults` | of datagrams that arrive (UDP), for tests: `"loss=0.01,seed=7"` |
     | `packet` | longest datagram of answers to Reads |
     | `crc` | ask for a checksum in each datagram |
     | `buffer` | bytes of the socket's buffer |
@@ -186,7 +186,8 @@ class Server(Awaited[Written | Lost]):
         failed."""
         index, connection, (first, stop), in_region, valid, missing, complete, immediate = self._native.get(timeout)
         region = self._regions[index]
-        if not in_region:
+        is_alone = first == stop
+        if not in_region and not is_alone:
             return Lost(region, connection, range(first, stop), missing[-1][1] if missing else 0, immediate)
         known = valid + missing
         # A Write may have no bytes.
