@@ -17,6 +17,8 @@ use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
+/// The profile in which nothing is lost.
+const STREAM: &str = "tcp";
 /// Maximum number of losses listed.
 const MAX_LISTED: usize = 10;
 
@@ -86,7 +88,7 @@ fn served(report: &RdmaServeReport) -> String {
             if first == last { format!("message {first}") } else { format!("messages {first} to {last}") };
         let what = match &loss.missing[..] {
             _ if loss.whole => "lost whole".to_owned(),
-            [] if loss.immediate || report.profile == "tcp" => "lacks its end".to_owned(),
+            [] if loss.immediate || report.profile == STREAM => "lacks its end".to_owned(),
             [] => "without its immediate data".to_owned(),
             _ if !loss.in_region => "all its bytes lost, but not its immediate data".to_owned(),
             ranges => {
@@ -102,7 +104,7 @@ fn served(report: &RdmaServeReport) -> String {
     if more > 0 {
         let _ = writeln!(out, "    and {more} more: see --json");
     }
-    datagrams(&mut out, &report.datagrams);
+    datagrams(&mut out, &report.profile, &report.datagrams);
     let placed = &report.datagrams;
     let _ = writeln!(
         out,
@@ -121,13 +123,14 @@ fn served(report: &RdmaServeReport) -> String {
     out
 }
 
-fn datagrams(out: &mut String, datagrams: &DatagramReport) {
+fn datagrams(out: &mut String, profile: &str, datagrams: &DatagramReport) {
+    let unit = if profile == STREAM { "frames" } else { "datagrams" };
     let refused: Vec<String> =
         datagrams.refused.iter().map(|(why, count)| format!("{why} {count}")).collect();
     let refused = if refused.is_empty() { "none".to_owned() } else { refused.join(", ") };
     let _ = writeln!(
         out,
-        "  datagrams: {} arrived, refused: {refused}, kernel drops {}; {} sent, {} not accepted by the kernel",
+        "  {unit}: {} arrived, refused: {refused}, kernel drops {}; {} sent, {} not accepted by the kernel",
         datagrams.arrived,
         datagrams.kernel_drops,
         datagrams.sent(),
@@ -209,7 +212,7 @@ fn written(report: &RdmaWriteReport) -> String {
         counted(report.messages, "message"),
         report.to
     );
-    datagrams(&mut out, &report.datagrams);
+    datagrams(&mut out, &report.profile, &report.datagrams);
     if report.slipped_seconds >= 0.1 {
         let _ = writeln!(
             out,
@@ -224,7 +227,11 @@ fn written(report: &RdmaWriteReport) -> String {
             let _ = writeln!(out, "  the connection ended by {by}: what arrived at the end is not known");
         }
     }
-    out.push_str("  what did not arrive is in the report of the peer: Writes are not acknowledged\n");
+    if report.profile != STREAM {
+        out.push_str("  what did not arrive is in the report of the peer: Writes are not acknowledged\n");
+    } else if report.closed_by == "here" {
+        out.push_str("  the peer has read the stream to its end\n");
+    }
     out
 }
 
@@ -295,6 +302,6 @@ fn was_read(report: &RdmaReadReport) -> String {
             listed.join(", ")
         );
     }
-    datagrams(&mut out, &report.datagrams);
+    datagrams(&mut out, &report.profile, &report.datagrams);
     out
 }

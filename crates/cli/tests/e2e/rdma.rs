@@ -348,7 +348,8 @@ fn streams_end_with_the_truth_whoever_is_killed() {
     killed.signal(Signal::KILL);
     killed.finish();
     // One that is interrupted finishes its message, and closes.
-    let interrupted = Job::start(&words(&format!("rdma write {address} --pattern --imm --rate 400Mbps --json")));
+    let interrupted =
+        Job::start(&words(&format!("rdma write {address} --pattern --imm --rate 400Mbps --json")));
     std::thread::sleep(Duration::from_millis(700));
     interrupted.signal(Signal::INT);
     let interrupted = interrupted.finish().expect(0).json();
