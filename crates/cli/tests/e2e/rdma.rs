@@ -333,7 +333,7 @@ fn without_the_privilege_this_process_places_and_says_why() {
 
 /// Every peer that comes, and what it leaves behind, over TCP.
 #[test]
-fn streams_end_with_the_truth_whoever_is_killed() {
+fn streams_end_with_the_truth_when_a_peer_is_killed() {
     let (job, address) = listening(Job::start(&words(
         "rdma serve --listen rdma+tcp://127.0.0.1:0 --json --region vis:4MiB:read,write --verify",
     )));
@@ -383,7 +383,7 @@ fn a_server_of_streams_that_is_killed_or_stopped_holds_nobody() {
     let (job, address) = listening(Job::start(&words(
         "rdma serve --listen rdma+tcp://127.0.0.1:0 --json --region vis:4MiB:read,write",
     )));
-    let writer = Job::start(&words(&format!("rdma write {address} --pattern --rate max --json")));
+    let mut writer = Job::start(&words(&format!("rdma write {address} --pattern --rate max --json")));
     std::thread::sleep(Duration::from_millis(500));
     // It reads nothing for a second, and the writer waits.
     job.signal(Signal::STOP);

@@ -8,31 +8,27 @@
 mod gather;
 mod ledger;
 mod link;
+mod options;
 mod placing;
 mod streams;
 
-use super::address::RdmaAddress;
-use super::kernel::{Hands, Kernel, MAX_DATAGRAM_BYTES};
+use super::kernel::{Hands, Kernel};
 use super::memory::Memory;
 use crate::auth::{Cookies, random};
 use link::{Link, Opened};
+use options::{CONTROLS, SEGMENTS};
+pub(super) use options::{DriverOptions, profile};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{AddressProof, PlaceBytes, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaTransmit};
-use skyhaul_core::wire::rdma::RdmaProfile;
-use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::fault::{Damage, Faults, Line};
+use skyhaul_io::fault::{Damage, Line};
 use skyhaul_io::memory::remote::RemoteMemory;
 use skyhaul_io::udp::forward::Forwarded;
-use skyhaul_io::udp::send::largest_datagram;
 use skyhaul_io::wake::wait_for;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tallies of what is sent.
-const SEGMENTS: usize = 0;
-const CONTROLS: usize = 1;
 /// Datagrams handed to the kernel at a time.
 const BATCH: usize = 64;
 /// A silent peer is asked after this time, and given up after four times that.
@@ -67,57 +63,6 @@ impl Numbers {
             self.count << 8
         })
     }
-}
-
-/// How to open a driver.
-#[derive(Clone, Debug)]
-pub(super) struct DriverOptions {
-    /// `None`: any port, towards this peer.
-    pub(super) listen: Option<Endpoint>,
-    pub(super) peer: Option<Endpoint>,
-    pub(super) config: RdmaConfig,
-    /// On what arrives.
-    pub(super) arriving: Option<Faults>,
-    /// On segments that leave.
-    pub(super) leaving: Option<Faults>,
-    /// Read the socket this often at high rates; zero: at once.
-    pub(super) gather: Duration,
-    /// Have the kernel place Writes of peers into regions of these lengths, if it can.
-    pub(super) place: Option<Vec<u64>>,
-}
-
-impl DriverOptions {
-    /// Of an end that connects, without faults.
-    ///
-    /// # Errors
-    /// The path to the peer is not known.
-    pub(super) fn of_client(to: &RdmaAddress, datagram: Option<u16>, crc: bool) -> io::Result<DriverOptions> {
-        let config = RdmaConfig {
-            profile: profile(&to.endpoint),
-            datagram_bytes: datagram_bytes(datagram, &to.endpoint)?,
-            max_message_bytes: u64::from(u32::MAX),
-            crc,
-            ..RdmaConfig::default()
-        };
-        let (peer, gather) = (Some(to.endpoint.clone()), Duration::ZERO);
-        let (arriving, leaving, place) = (None, None, None);
-        Ok(DriverOptions { listen: None, peer, config, arriving, leaving, gather, place })
-    }
-}
-
-/// What is spoken at an address.
-pub(super) fn profile(at: &Endpoint) -> RdmaProfile {
-    if at.transport == Transport::Tcp { RdmaProfile::Tcp } else { RdmaProfile::Uc }
-}
-
-/// The largest datagram for the path to a peer, at most that of a jumbo frame. In a stream the path is asked when it is connected.
-fn datagram_bytes(asked: Option<u16>, peer: &Endpoint) -> io::Result<u16> {
-    if peer.transport == Transport::Tcp {
-        return Ok(asked.unwrap_or(u16::MAX));
-    }
-    let most = largest_datagram(peer)?;
-    let usual = most.min(MAX_DATAGRAM_BYTES);
-    Ok(asked.unwrap_or_else(|| u16::try_from(usual).unwrap_or(u16::MAX)))
 }
 
 pub(super) struct Driver {

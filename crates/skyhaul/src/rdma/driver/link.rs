@@ -1,7 +1,7 @@
 //! What carries segments: datagrams over one socket, or streams.
 
+use super::options::{CONTROLS, DriverOptions, SEGMENTS};
 use super::streams::Streams;
-use super::{CONTROLS, DriverOptions, SEGMENTS};
 use crate::rdma::kernel::{Hands, Kernel, MAX_DATAGRAM_BYTES};
 use crate::rdma::memory::Memory;
 use skyhaul_core::hint::Hint;

@@ -1,6 +1,6 @@
 //! Streams of peers: which connection each is for, and what is to be done with it.
 
-use super::DriverOptions;
+use super::options::DriverOptions;
 use crate::rdma::kernel::Hands;
 use crate::rdma::memory::Memory;
 use skyhaul_core::placement::Nanos;

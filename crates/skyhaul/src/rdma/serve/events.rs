@@ -83,18 +83,7 @@ impl RdmaServer {
                 let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
                 self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
             }
-            RdmaEvent::Immediate { connection, value, .. } => {
-                self.report.immediates += 1;
-                self.immediates_alone += 1;
-                let number = self.numbers.get(&connection).copied().unwrap_or_default();
-                self.list(|regions, open| ServedMessage {
-                    region: region_index(regions, open, connection),
-                    connection: number,
-                    is_complete: true,
-                    immediate: Some(value),
-                    ..ServedMessage::default()
-                });
-            }
+            RdmaEvent::Immediate { connection, value, .. } => self.immediate(connection, value),
             RdmaEvent::Closed { connection, by, datagrams_lost } => {
                 self.driver.end_placing(connection)?;
                 self.note_places();
@@ -108,6 +97,20 @@ impl RdmaServer {
             | RdmaEvent::Sent { .. } => {}
         }
         Ok(())
+    }
+
+    /// Immediate data that are a message of their own.
+    fn immediate(&mut self, connection: u32, value: u64) {
+        self.report.immediates += 1;
+        self.immediates_alone += 1;
+        let number = self.numbers.get(&connection).copied().unwrap_or_default();
+        self.list(|regions, open| ServedMessage {
+            region: region_index(regions, open, connection),
+            connection: number,
+            is_complete: true,
+            immediate: Some(value),
+            ..ServedMessage::default()
+        });
     }
 
     fn closed(&mut self, connection: u32, by: &str, datagrams_lost: u64) {
