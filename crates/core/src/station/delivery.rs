@@ -151,7 +151,8 @@ impl FromStr for DeliveryRecord {
     fn from_str(text: &str) -> Result<Self, NotADeliveryRecord> {
         let mut words = text.split(' ');
         let mut word = || words.next().filter(|word| !word.is_empty()).ok_or(NotADeliveryRecord);
-        if word()? != "queued" {
+        // A line that was cut ends with a control character.
+        if word()? != "queued" || text.contains(char::is_control) {
             return Err(NotADeliveryRecord);
         }
         let copy = QueuedId(word()?.parse().map_err(|_| NotADeliveryRecord)?);
