@@ -99,7 +99,7 @@ impl Analysis {
     }
 
     fn take(&mut self, taken: &Taken) {
-        let Taken { info, rate, units, sets, arrived, has_ended } = taken;
+        let Taken { info, rate, units, sets, seconds, arrived, has_ended } = taken;
         if *has_ended {
             self.judge(Some(info.id), true);
             self.forget(info.id);
@@ -127,6 +127,8 @@ impl Analysis {
             let Some(usual) = usual(frames, reference) else { continue };
             self.take_set(info, *rate, frames, usual, arrived);
         }
+        let of_stream = self.threads.range_mut((info.id, 0)..=(info.id, u16::MAX));
+        of_stream.for_each(|(_, watched)| watched.passed(*seconds));
     }
 
     fn take_set(

@@ -29,6 +29,8 @@ pub(super) struct Taken {
     pub(super) units: Vec<u8>,
     /// Units of each set, in order.
     pub(super) sets: Vec<usize>,
+    /// How long the part is, seconds of data; 0 without a rate.
+    pub(super) seconds: f64,
     /// When the last packet of the part arrived, if its last frames are the last set.
     pub(super) arrived: Option<Nanos>,
     /// The stream is over: nothing was taken.
@@ -63,7 +65,9 @@ impl QualityTap {
         if self.streams.len() >= MAX_STREAMS && !self.streams.contains_key(&info.id) {
             return;
         }
-        let credit = self.streams.entry(info.id).or_insert(Credit { at: now, sets: 1.0, turn: 0 });
+        // The first part of a slow stream is seconds old when it is finished: that many sets may be taken of it.
+        let first = || Credit { at: now, sets: 1.0 + seconds(info, part) * SETS_PER_SECOND, turn: 0 };
+        let credit = self.streams.entry(info.id).or_insert_with(first);
         let passed = now.saturating_duration_since(credit.at).as_secs_f64();
         (credit.at, credit.sets) = (now, (credit.sets + passed * SETS_PER_SECOND).min(MAX_SETS));
         if credit.sets < 1.0 || info.format.header_at().is_none() {
@@ -88,6 +92,7 @@ impl QualityTap {
                 rate: None,
                 units: Vec::new(),
                 sets: Vec::new(),
+                seconds: 0.0,
                 arrived: None,
                 has_ended: true,
             };
@@ -132,7 +137,14 @@ pub(super) fn take(info: &Arc<StreamInfo>, part: &StreamPart, credit: &mut Credi
     }
     let arrived = part.arrived.filter(|_| is_fresh);
     let (info, rate) = (Arc::clone(info), part.frames_per_second);
-    (!sets.is_empty()).then_some(Taken { info, rate, units, sets, arrived, has_ended: false })
+    let seconds = seconds(&info, part);
+    (!sets.is_empty()).then_some(Taken { info, rate, units, sets, seconds, arrived, has_ended: false })
+}
+
+/// How long a part is, seconds of data; 0 without a rate.
+fn seconds(info: &StreamInfo, part: &StreamPart) -> f64 {
+    let sets = part.units(info.unit_bytes) as f64 / info.format.group().max(1) as f64;
+    part.frames_per_second.filter(|&rate| rate > 0).map_or(0.0, |rate| sets / f64::from(rate))
 }
 
 fn overlaps(hole: &Range<u32>, range: &Range<usize>) -> bool {

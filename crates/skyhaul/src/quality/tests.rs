@@ -145,3 +145,25 @@ fn what_finds_no_room_is_counted_and_nothing_waits() {
     drop(receiver);
     tap.stream_ended(&info);
 }
+
+/// A stream whose first part is finished when it is seconds old, and another one only seconds later.
+#[test]
+fn a_slow_stream_is_judged_by_its_first_part() {
+    let frames: Vec<_> = (0..40).map(|n| frame(n, true)).collect();
+    let info = stream(&frames);
+    let quality = Quality::start(QualityOptions::default(), |_| {}).unwrap();
+    let mut tap = QualityTap::new(quality.sender.clone(), Arc::clone(&quality.shared));
+    // 20 frames of each thread in 5 s.
+    tap.part(&info, &StreamPart { frames_per_second: Some(4), ..part(&frames, &[]) });
+    let begun = Instant::now();
+    while quality.view().report().current().count() == 0 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "nothing is named");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let report = quality.view().report();
+    assert_eq!(report.threads[1].findings[0].finding, "constant_payload");
+    assert_eq!(report.threads[1].frames, 20);
+    // Dropped first: the analysis ends with the last sender.
+    drop(tap);
+    drop(quality.finish());
+}

@@ -54,6 +54,8 @@ pub(super) struct WatchedThread {
     log: FindingLog,
     pub(super) report: ThreadQuality,
     since: Instant,
+    /// Seconds of data of the parts that frames are from, until it is judged first; from then on it counts by the clock alone.
+    first_seconds: Option<f64>,
     frames: u64,
     station: Option<u32>,
 }
@@ -72,6 +74,7 @@ impl WatchedThread {
             log: FindingLog::default(),
             report,
             since: Instant::now(),
+            first_seconds: Some(0.0),
             frames: 0,
             station: None,
         }
@@ -108,7 +111,18 @@ impl WatchedThread {
     pub(super) fn is_due(&self, at_end: bool) -> bool {
         match at_end {
             true => self.frames >= MIN_LAST_FRAMES,
-            false => self.frames >= MIN_FRAMES && self.since.elapsed() >= PERIOD,
+            false => {
+                // The first part of a slow stream is old when it comes.
+                let is_old = self.first_seconds.is_some_and(|seconds| seconds >= PERIOD.as_secs_f64());
+                self.frames >= MIN_FRAMES && (is_old || self.since.elapsed() >= PERIOD)
+            }
+        }
+    }
+
+    /// A part with so many seconds of data has come.
+    pub(super) fn passed(&mut self, seconds: f64) {
+        if let Some(all) = &mut self.first_seconds {
+            *all += seconds;
         }
     }
 
@@ -180,6 +194,7 @@ impl WatchedThread {
             }
         }
         (self.since, self.frames, self.headers) = (Instant::now(), 0, HeaderStats::default());
+        self.first_seconds = None;
         if let Some(samples) = &mut self.samples {
             samples.restart();
         }
