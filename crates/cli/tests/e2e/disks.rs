@@ -5,7 +5,8 @@
 
 use crate::balance::{Place, plane_of};
 use crate::device::{Device, Mode, Mounted};
-use crate::site::{ANY, Done, Job, Site, drops, number, run, see, send, sum, wait_for, words};
+use crate::serve::SECOND;
+use crate::site::{ANY, Done, Job, Site, drops, number, run, see, send, sum, vdif, wait_for, words};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
@@ -723,4 +724,38 @@ fn a_balancer_answers_without_its_terminal() {
     }
     rustix::process::kill_process(Pid::from_child(&balancer), Signal::TERM).unwrap();
     assert_eq!(wait_for("its end", || balancer.try_wait().unwrap()).code(), Some(0));
+}
+
+/// It ends in bounded time and names the file; when the disk answers, the next repair finishes it.
+#[test]
+fn a_repair_on_a_device_that_hangs_is_given_up() {
+    let site = Site::new(1);
+    let device = match Device::new(&site.disks[0]) {
+        Ok(device) => device,
+        // Needs root, FUSE and a loop device.
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    let directory = site.disks[0].join("trial");
+    std::fs::create_dir(&directory).unwrap();
+    for number in 0..4_u32 {
+        let frames: Vec<u8> = (0..4000).flat_map(|n| vdif(SECOND + i64::from(number), n, 0, 1000)).collect();
+        std::fs::write(directory.join(format!("trial.{number:08}")), frames).unwrap();
+    }
+    // What was written is not on the disk yet: the repair has to wait for that.
+    device.limit(2 << 20);
+    let before = device.moved().1;
+    let repair = site.start("check trial --repair");
+    wait_for("the sync to begin", || (device.moved().1 > before + (1 << 20)).then_some(()));
+    let hanging = device.hang();
+    let said = wait_for("it to be given up", || {
+        let said = repair.stderr();
+        said.contains("the disk does not respond").then_some(said)
+    });
+    assert!(said.contains("trial/trial.0000000") && said.contains("hint: repair it again"), "{said}");
+    device.limit(0);
+    drop(hanging);
+    repair.finish().expect(2);
+    let said = site.run("check trial --repair").expect(0).said();
+    assert!(said.contains("closed the recording"), "{said}");
+    assert_eq!(site.check(0)["state"], "ended");
 }

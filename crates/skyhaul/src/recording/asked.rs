@@ -191,6 +191,23 @@ pub fn ask<T: Send + 'static>(
     answers
 }
 
+/// Calls a disk on a thread of its own, and waits for at most `timeout`.
+///
+/// # Errors
+/// Those of the call; or the disk does not respond: the call may still be done later.
+///
+/// # Panics
+/// The call panics.
+pub(super) fn call_within<T: Send + 'static>(
+    disk: &Path,
+    timeout: Duration,
+    call: impl Fn() -> io::Result<T> + Send + Sync + 'static,
+) -> io::Result<T> {
+    // Twice as long, if no disk answers.
+    let answer = ask(&[disk.to_owned()], timeout / 2, move |_, _, _| call()).pop();
+    answer.flatten().unwrap_or_else(|| Err(silent()))
+}
+
 fn begin<T: Send + 'static>(
     at: usize,
     path: &Path,

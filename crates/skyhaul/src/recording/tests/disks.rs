@@ -534,7 +534,7 @@ fn a_repair_on_a_failing_disk_acknowledges_nothing_that_is_not_there() {
                 }
             }
             disk.fail_sync_after(nth);
-            let first = repair_on(&world.open(), &faults);
+            let first = repair_on(&world.open(), &faults, LONG);
             let is_sound = |check: &CheckReport| {
                 let stream = &check.datastreams[0];
                 let recorded = world.open().datastreams[0]
@@ -557,7 +557,7 @@ fn a_repair_on_a_failing_disk_acknowledges_nothing_that_is_not_there() {
                 disk.cut_power();
                 is_sound(&world.check());
             }
-            repair_on(&world.open(), &faults).unwrap();
+            repair_on(&world.open(), &faults, LONG).unwrap();
             let check = world.check();
             is_sound(&check);
             assert!(
@@ -625,4 +625,28 @@ fn readers_give_a_disk_that_hangs_up() {
 
     assert_eq!(world.check().verdict, Verdict::Whole);
     world.assert_holds(0, 0..40);
+}
+
+/// A disk that begins to hang behind the opening of the scan: the repair ends, names the file, and is finished when it responds.
+#[test]
+fn a_repair_gives_a_disk_that_hangs_up_and_is_finished_later() {
+    let world = world(2);
+    for number in 0..6 {
+        let directory = world.disks[number as usize % 2].join("exp_st_no0001");
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join(format!("exp_st_no0001.{number:08}"));
+        std::fs::write(path, expected(0, number, CHUNK)).unwrap();
+    }
+    let open = world.open();
+    let hung = Hung::new(&world.disks[1]);
+    let error = repair(&open).unwrap_err();
+    let file = world.disks[1].join("exp_st_no0001/exp_st_no0001.00000001");
+    let expected = format!("sync {}: {}; hint: repair it again", file.display(), asked::SILENT);
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    drop(hung);
+    assert!(!world.disks.iter().any(|disk| disk.join("exp_st_no0001/exp_st_no0001.index").exists()));
+    let repaired = repair(&world.open()).unwrap();
+    assert_eq!((repaired.adopted, repaired.closed, repaired.refused), (6, true, Vec::new()));
+    assert_eq!(world.check().verdict, Verdict::Whole);
 }

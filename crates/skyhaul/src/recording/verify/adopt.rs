@@ -2,9 +2,11 @@
 //! the headers of its frames.
 
 use super::file::{Cutter, Seen, read_file};
+use crate::recording::asked;
 use crate::recording::contents::{ChunkEntry, Rate};
 use crate::recording::holes::{FilePlaces, Found, Holes, frames_in, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream};
+use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Faults, open_regular};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::Pool;
@@ -12,17 +14,44 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
-/// The record of a file, or the reason why it gets none.
+/// How a repair calls disks: each call has a time, because any disk may hang.
+pub(super) struct DiskCalls {
+    pub(super) faults: Faults,
+    pub(super) timeout: Duration,
+}
+
+impl DiskCalls {
+    /// Waits for a call on a disk.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        disk: &Path,
+        call: impl Fn() -> io::Result<T> + Send + Sync + 'static,
+    ) -> io::Result<T> {
+        asked::call_within(disk, self.timeout, call).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                let hint = Hint("repair it again when the disk responds: what has a record keeps it");
+                io::Error::new(error.kind(), format!("{error}{hint}"))
+            }
+            _ => error,
+        })
+    }
+}
+
+/// The record of a file, or the reason why it gets none. `disk` is where it is.
 pub(super) fn adopt(
-    chunk: &ChunkEntry,
+    (chunk, disk): (&ChunkEntry, &Path),
     buffers: &Pool,
     (about, files): (&mut Datastream, &mut FilePlaces),
-    faults: &Faults,
+    calls: &DiskCalls,
 ) -> io::Result<Result<ChunkRecord, String>> {
-    let name = |error: io::Error| failed("sync", &chunk.path, &error);
-    open_regular(&chunk.path).and_then(|file| faults.sync_all(&file)).map_err(name)?;
-    sync_name(&chunk.path, faults).map_err(name)?;
+    let (path, faults) = (chunk.path.clone(), calls.faults.clone());
+    let sync = move || {
+        open_regular(&path).and_then(|file| faults.sync_all(&file))?;
+        sync_name(&path, &faults)
+    };
+    calls.call(disk, sync).map_err(|error| failed("sync", &chunk.path, &error))?;
     let seen =
         read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(&*about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {

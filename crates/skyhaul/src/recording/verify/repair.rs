@@ -10,7 +10,7 @@
 //! A [`Prover`] verifies single chunks in any order, and searches other files for the bytes of a chunk whose own file is wrong: a
 //! chunk may have been moved or renamed, and its record identifies it by length and CRC-32C.
 
-use super::adopt::{adopt, sync_name};
+use super::adopt::{DiskCalls, adopt, sync_name};
 use super::file::{READ_BYTES, checksum, read_part};
 use crate::frames::FramesOf;
 use crate::recording::contents::{
@@ -31,7 +31,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
+/// How long a call on a disk may take, as a read may.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A recording with more missing chunks is not closed, because its end would have to list them all.
 const MAX_MISSING_CHUNKS: u64 = 10_000;
 
@@ -49,14 +52,21 @@ pub struct Repaired {
 /// Make index records for files that no index knows: they then count as acknowledged, and say that they were
 /// adopted. Then give the recording an end, if it has none and every disk of it is here.
 ///
+/// A disk that hangs is waited for 60 s.
+///
 /// # Errors
-/// The scan is still being recorded, or an index cannot be written.
+/// The scan is still being recorded, an index cannot be written, or a disk does not respond.
 pub fn repair(recording: &Recording) -> io::Result<Repaired> {
-    repair_on(recording, &Faults::default())
+    repair_on(recording, &Faults::default(), CALL_TIMEOUT)
 }
 
-/// The same on disks with faults.
-pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) -> io::Result<Repaired> {
+/// The same on disks with faults, each call with this time.
+pub(in crate::recording) fn repair_on(
+    recording: &Recording,
+    faults: &Faults,
+    timeout: Duration,
+) -> io::Result<Repaired> {
+    let calls = &DiskCalls { faults: faults.clone(), timeout };
     if recording.state == State::Live {
         let text = format!(
             "{} is still being recorded{}",
@@ -77,10 +87,10 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
     let mut repaired = Repaired::default();
     let mut texts = vec![String::new(); recording.disks.len()];
     for place in 0..recording.datastreams.len() {
-        adopt_of((recording, faults), place, &mut texts, &mut repaired)?;
+        adopt_of((recording, calls), place, &mut texts, &mut repaired)?;
     }
     for (path, text) in recording.disks.iter().zip(&texts).filter(|(_, text)| !text.is_empty()) {
-        append((recording, faults), path, text)?;
+        append((recording, calls), path, text)?;
     }
     // What there is now.
     let again =
@@ -94,8 +104,11 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
         <= MAX_MISSING_CHUNKS;
     if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
         let line = Record::End(Box::new(account(&again))).to_line();
-        for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
-            append((&again, faults), path, &line)?;
+        for path in &again.disks {
+            let index = again.label.index(path);
+            if calls.call(path, move || index.try_exists())? {
+                append((&again, calls), path, &line)?;
+            }
         }
         repaired.closed = true;
     }
@@ -105,7 +118,7 @@ pub(in crate::recording) fn repair_on(recording: &Recording, faults: &Faults) ->
 /// Records for the files of one datastream that are in no index, for each disk, in the order of the stream: so the end of one file and
 /// the beginning of the next give what is missing between them.
 fn adopt_of(
-    (recording, faults): (&Recording, &Faults),
+    (recording, calls): (&Recording, &DiskCalls),
     place: usize,
     texts: &mut [String],
     repaired: &mut Repaired,
@@ -136,7 +149,8 @@ fn adopt_of(
             continue;
         };
         let lines = lines.get_or_insert_default();
-        match adopt(&entry, &buffers, (&mut about, &mut files), faults)? {
+        let disk = &recording.disks[entry.disk];
+        match adopt((&entry, disk), &buffers, (&mut about, &mut files), calls)? {
             Ok(record) => {
                 lines.push_str(&Record::Chunk(record).to_line());
                 repaired.adopted += 1;
@@ -156,23 +170,37 @@ fn adopt_of(
 }
 
 /// Append lines to a disk's index; create it if necessary.
-fn append((recording, faults): (&Recording, &Faults), disk: &Path, text: &str) -> io::Result<()> {
+fn append((recording, calls): (&Recording, &DiskCalls), disk: &Path, text: &str) -> io::Result<()> {
     let index = recording.label.index(disk);
+    let (path, faults, text) = (index.clone(), calls.faults.clone(), text.to_owned());
+    let (recording, of_disk) = (recording.clone(), disk.to_owned());
+    let call = move || append_now((&recording, &faults), (&of_disk, &path), &text);
+    calls.call(disk, call).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => failed("write", &index, &error),
+        _ => error,
+    })
+}
+
+fn append_now(
+    (recording, faults): (&Recording, &Faults),
+    (disk, index): (&Path, &Path),
+    text: &str,
+) -> io::Result<()> {
     if let Some(directory) = index.parent() {
         std::fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     }
-    let exists = std::fs::symlink_metadata(&index).is_ok();
-    let mut log = Log::open(&index, exists).map_err(|error| failed("write", &index, &error))?;
+    let exists = std::fs::symlink_metadata(index).is_ok();
+    let mut log = Log::open(index, exists).map_err(|error| failed("write", index, &error))?;
     // A torn last line must not swallow the first of these.
     let begin = if exists { String::from("\n") } else { session(recording, disk).unwrap_or_default() };
-    let name = |error: io::Error| failed("write", &index, &error);
+    let name = |error: io::Error| failed("write", index, &error);
     log.append_on(faults, (begin + text).as_bytes()).map_err(name)?;
     log.finish_on(faults).map_err(name)?;
     if exists {
         return Ok(());
     }
     // The names of a new index and of its directory.
-    for path in [Some(index.as_path()), index.parent()].into_iter().flatten() {
+    for path in [Some(index), index.parent()].into_iter().flatten() {
         sync_name(path, faults).map_err(|error| failed("sync", path, &error))?;
     }
     Ok(())
