@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 
 /// A value of `/metrics` for a receiver.
-fn metric(serving: &Serving, name: &str, receiver: &str) -> u64 {
+pub(crate) fn metric(serving: &Serving, name: &str, receiver: &str) -> u64 {
     let key = format!("skyhaul_station_alarms_{name}{{receiver=\"{receiver}\"}} ");
     let page = serving.metrics();
     let line = page.lines().find_map(|line| line.strip_prefix(&key));
@@ -18,7 +18,7 @@ fn metric(serving: &Serving, name: &str, receiver: &str) -> u64 {
 }
 
 /// The alarms that a program has written to a file, one a line.
-fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -29,7 +29,7 @@ fn words(all: &[Value]) -> Vec<(String, String, bool)> {
 }
 
 /// A server that takes each message, and passes its head and body on.
-fn hook(listener: TcpListener) -> Receiver<(String, Value)> {
+pub(crate) fn hook(listener: TcpListener) -> Receiver<(String, Value)> {
     let (sender, heard) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

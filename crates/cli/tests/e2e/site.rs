@@ -106,6 +106,17 @@ impl Job {
         Self::of(command)
     }
 
+    /// The same, with standard error in a file.
+    #[track_caller]
+    pub(crate) fn logged(words: &[String], log: &std::path::Path) -> Self {
+        let binary = std::env::var_os("SKYHAUL_BINARY");
+        let binary = binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into());
+        let mut command = Command::new("sh");
+        command.env("SKYHAUL_CONFIG", "/dev/null").env("LOG", log);
+        command.args(["-c", "exec \"$0\" \"$@\" 2>>\"$LOG\""]).arg(binary).args(words);
+        Self::of(command)
+    }
+
     /// Any command.
     #[track_caller]
     pub(crate) fn of(mut command: Command) -> Self {

@@ -24,6 +24,7 @@ pub use routes::AlarmTrial;
 pub use setup::{AlarmReceiver, AlarmRoute, AlarmSetup, MAX_RECEIVERS};
 
 use super::dashboard::alarms::AlarmCondition;
+use super::dashboard::receivers::{ReceiverFailure, ReceiverView};
 use kept::KeptAlarms;
 use ledger::AlarmLedger;
 use message::AlarmMessage;
@@ -59,6 +60,7 @@ struct Book {
 #[derive(Debug)]
 struct Receiver {
     name: String,
+    route: &'static str,
     post: Mutex<Post>,
     changed: Condvar,
 }
@@ -66,25 +68,36 @@ struct Receiver {
 #[derive(Debug)]
 struct Post {
     outbox: Outbox,
+    /// Since its last success: when it failed first, by both clocks, and why it failed last.
+    failing: Option<(Instant, String, String)>,
+    /// Of the last second.
+    time: String,
     is_over: bool,
 }
 
 impl Alerts {
     /// Starts a thread for each receiver. `kept` are the files of an earlier run.
-    pub(super) fn start(setup: &AlarmSetup, kept: &[Vec<u8>], time: &str) -> io::Result<Self> {
+    pub(super) fn start(setup: &AlarmSetup, kept: io::Result<Vec<Vec<u8>>>, time: &str) -> io::Result<Self> {
         let mut book = Book { ledger: AlarmLedger::new(setup.hold), version: 0, kept: Vec::new() };
-        if let Some(newest) = KeptAlarms::newest(kept) {
-            book.version = newest.version;
-            newest.alarms.into_iter().for_each(|alarm| alarm.restore(&mut book.ledger, time));
-        } else if !kept.is_empty() {
-            say!("the file of alarms on the disks cannot be read: alarms that still hold are sent as new");
+        // No reason not to record.
+        let as_new = "alarms that still hold are sent as new";
+        match kept.as_deref().map(|files| (files.len(), KeptAlarms::newest(files))) {
+            Ok((_, Some(newest))) => {
+                book.version = newest.version;
+                newest.alarms.into_iter().for_each(|alarm| alarm.restore(&mut book.ledger, time));
+            }
+            Ok((0, None)) => {}
+            Ok(_) => say!("the files of alarms on the disks are damaged: {as_new}"),
+            Err(error) => say!("the files of alarms on the disks cannot be read: {error}; {as_new}"),
         }
         // From here on, an error ends the threads that were started.
         let mut alerts = Self { begun: Instant::now(), book: Mutex::new(book), receivers: Vec::new() };
         for one in &setup.receivers {
             let (route, outbox) = (Route::open(one)?, Outbox::new(one.filter(), setup.retry_for));
-            let post = Mutex::new(Post { outbox, is_over: false });
-            let receiver = Arc::new(Receiver { name: one.name.clone(), post, changed: Condvar::new() });
+            let post = Mutex::new(Post { outbox, failing: None, time: time.to_owned(), is_over: false });
+            let name = one.name.clone();
+            let receiver =
+                Arc::new(Receiver { name, route: one.route.name(), post, changed: Condvar::new() });
             alerts.receivers.push(Arc::clone(&receiver));
             let begun = alerts.begun;
             std::thread::Builder::new()
@@ -105,7 +118,10 @@ impl Alerts {
         let mut ends = Vec::new();
         for receiver in &self.receivers {
             let mut post = lock(&receiver.post);
-            said.iter().for_each(|message| post.outbox.offer(message, now));
+            time.clone_into(&mut post.time);
+            // That it fails is for the others.
+            let is_for_it = |one: &&AlarmMessage| one.kind != "alarms_unsent" || one.subject != receiver.name;
+            said.iter().filter(is_for_it).for_each(|message| post.outbox.offer(message, now));
             ends.extend(post.outbox.ends().cloned());
             if !said.is_empty() {
                 receiver.changed.notify_all();
@@ -119,6 +135,22 @@ impl Alerts {
         book.version += 1;
         book.kept = text;
         serde_json::to_vec(&KeptAlarms { version: book.version, ..alarms }).ok()
+    }
+
+    /// The receivers as they are now.
+    pub(super) fn receivers(&self) -> Vec<ReceiverView> {
+        let view = |receiver: &Arc<Receiver>| {
+            let post = lock(&receiver.post);
+            let failure = post.failing.as_ref().map(|(at, since, why)| ReceiverFailure {
+                why: why.clone(),
+                since: since.clone(),
+                seconds: at.elapsed().as_secs(),
+            });
+            let (counts, waiting) = (post.outbox.counts, post.outbox.waiting() as u64);
+            let (name, route) = (receiver.name.clone(), receiver.route);
+            ReceiverView { name, route, sent: counts.sent, lost: counts.lost, waiting, failure }
+        };
+        self.receivers.iter().map(view).collect()
     }
 
     pub(super) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> Vec<Metric> {
@@ -166,11 +198,33 @@ impl AlarmReceiver {
     }
 }
 
+impl Post {
+    /// An attempt has ended; what is to be said of it.
+    fn conclude(&mut self, sent: AlarmTrial, now: Duration) -> Option<String> {
+        self.outbox.done(sent.is_ok(), now);
+        match (sent, &mut self.failing) {
+            (Ok(_), failing @ Some(_)) => {
+                *failing = None;
+                Some("takes messages again".to_owned())
+            }
+            (Err(why), Some((.., known))) if *known != why => {
+                why.clone_into(known);
+                Some(format!("still fails: {why}"))
+            }
+            (Err(why), failing @ None) => {
+                *failing = Some((Instant::now(), self.time.clone(), why.clone()));
+                Some(format!("failed, and is tried again: {why}"))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Receiver {
     /// Sends until the end.
     fn run(&self, route: &Route, begun: Instant) {
         let host = setup::host();
-        let (mut lost, mut was_failing) = (0, false);
+        let mut lost = 0;
         loop {
             let (message, counts) = {
                 let mut post = lock(&self.post);
@@ -192,14 +246,11 @@ impl Receiver {
                 continue;
             };
             let sent = route.send(&message, &host);
-            match &sent {
-                Err(why) if !was_failing => say!("alarms: {} failed, and is tried again: {why}", self.name),
-                Ok(_) if was_failing => say!("alarms: {} takes messages again", self.name),
-                _ => {}
+            let change = lock(&self.post).conclude(sent, begun.elapsed());
+            // Without the lock: the log may be slow.
+            if let Some(change) = change {
+                say!("alarms: {} {change}", self.name);
             }
-            let mut post = lock(&self.post);
-            post.outbox.done(sent.is_ok(), begun.elapsed());
-            was_failing = post.outbox.is_failing();
         }
     }
 }

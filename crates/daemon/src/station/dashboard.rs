@@ -14,6 +14,7 @@ pub(super) mod figures;
 pub(super) mod metrics;
 pub(super) mod pages;
 pub(super) mod quality;
+pub(super) mod receivers;
 #[cfg(test)]
 mod tests;
 pub(super) mod watch;

@@ -3,8 +3,12 @@
 //! Each disk has a thread of its own, because any may hang. What is written is durable if one disk has it; the others are waited for a
 //! moment, and then left behind. At a restart the files of all disks count together.
 //!
-//! Limits: [`MAX_WAITING_JOBS`] for each disk; a disk that hangs for longer misses what comes then.
+//! What a disk refuses, because it is full or failing, is tried again until it takes it or something newer: [`UnwrittenFiles`] says so meanwhile.
+//!
+//! Limits: [`MAX_WAITING_JOBS`] for each disk; a disk that hangs for longer misses what comes then. [`MAX_LATE_RECORDS`] of journals wait for
+//! a disk that refuses them; of more, the oldest are lost there.
 
+use super::unwritten::{UnwrittenDisk, UnwrittenFiles};
 use crate::schedule::ScheduleJournal;
 use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::sequencer::JournalRecord;
@@ -12,7 +16,8 @@ use skyhaul::core::station::DeliveryRecord;
 use skyhaul::io::disk::sync_name;
 use skyhaul::io::file::read_small;
 use skyhaul::io::lock::lock;
-use std::collections::HashMap;
+use skyhaul::io::say;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -28,6 +33,10 @@ const MAX_WAITING_JOBS: usize = 1024;
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// How long the first disk may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a disk is tried again that refused a file.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum number of records of journals that wait for a disk that refuses them.
+const MAX_LATE_RECORDS: usize = 1024;
 /// Maximum number of journals that a disk has open.
 const MAX_OPEN_JOURNALS: usize = 64;
 /// Maximum size of the file with the schedules or the queue, bytes.
@@ -44,6 +53,11 @@ pub(super) const ALARMS_FILE: &str = "station_alarms.json";
 struct JobDisk {
     directory: PathBuf,
     journals: HashMap<String, ScheduleJournal>,
+    /// Files that it refused, each with its newest text.
+    refused: BTreeMap<&'static str, Arc<[u8]>>,
+    /// Records that it refused, with their schedules.
+    late: VecDeque<(String, JournalRecord)>,
+    unwritten: Arc<UnwrittenFiles>,
 }
 
 /// What the journals of a schedule hold.
@@ -59,9 +73,11 @@ type Job = Box<dyn FnOnce(&mut JobDisk) + Send>;
 #[derive(Debug)]
 pub(super) struct DiskJobs {
     queues: Vec<SyncSender<Job>>,
-    /// The queue of copies, and the alarms that were sent.
+    /// The queue of copies, the alarms that were sent, and the schedules.
     queue: Posted,
     alarms: Posted,
+    schedules: Posted,
+    unwritten: Arc<UnwrittenFiles>,
 }
 
 /// A file that is kept without waiting; a disk that is slow writes only the newest.
@@ -86,18 +102,17 @@ impl Posted {
 impl DiskJobs {
     pub(super) fn start(disks: &[PathBuf]) -> io::Result<Self> {
         let mut queues = Vec::with_capacity(disks.len());
+        let unwritten = Arc::<UnwrittenFiles>::default();
         for (at, directory) in disks.iter().enumerate() {
             let (sender, jobs): (_, Receiver<Job>) = sync_channel(MAX_WAITING_JOBS);
-            let mut disk = JobDisk { directory: directory.clone(), journals: HashMap::new() };
-            std::thread::Builder::new().name(format!("station-files-{at}")).spawn(move || {
-                while let Ok(job) = jobs.recv() {
-                    job(&mut disk);
-                }
-            })?;
+            let mut disk = JobDisk::new(directory.clone(), Arc::clone(&unwritten));
+            let thread = std::thread::Builder::new().name(format!("station-files-{at}"));
+            thread.spawn(move || disk.run(&jobs))?;
             queues.push(sender);
         }
         let posted = |name| Posted::new(name, disks.len());
-        Ok(Self { queues, queue: posted(QUEUE_FILE), alarms: posted(ALARMS_FILE) })
+        let (queue, alarms, schedules) = (posted(QUEUE_FILE), posted(ALARMS_FILE), posted(SCHEDULES_FILE));
+        Ok(Self { queues, queue, alarms, schedules, unwritten })
     }
 
     /// Appends a record to the journal of a schedule, and waits until a disk has it.
@@ -113,8 +128,7 @@ impl DiskJobs {
     pub(super) fn post(&self, schedule: &str, record: &JournalRecord) {
         for queue in &self.queues {
             let (schedule, record) = (schedule.to_owned(), record.clone());
-            // A disk that does not take it does not know that an attempt has ended; others do.
-            let job = move |disk: &mut JobDisk| drop(disk.append(&schedule, &record));
+            let job = move |disk: &mut JobDisk| disk.append_late(schedule, record);
             let _ = queue.try_send(Box::new(job));
         }
     }
@@ -135,21 +149,41 @@ impl DiskJobs {
     /// Keeps a file that takes the place of the last one of its name.
     pub(super) fn keep(&self, name: &'static str, text: Vec<u8>) -> io::Result<()> {
         let text: Arc<[u8]> = text.into();
-        self.any(move |disk| disk.keep(name, &text)).map(|_| ())
+        let kept = Arc::clone(&text);
+        let done = self.any(move |disk| disk.keep(name, &kept))?;
+        if done.len() < self.queues.len() {
+            // It holds now, and the others are to have it, too, as soon as they take it.
+            let files = [&self.queue, &self.alarms, &self.schedules];
+            files
+                .into_iter()
+                .filter(|file| file.name == name)
+                .for_each(|file| self.put(file, Arc::clone(&text)));
+        }
+        Ok(())
     }
 
     /// Keeps the queue of copies, without waiting.
     pub(super) fn post_queue(&self, text: Vec<u8>) {
-        self.put(&self.queue, text);
+        self.put(&self.queue, text.into());
+    }
+
+    /// Keeps the schedules, without waiting.
+    pub(super) fn post_schedules(&self, text: Vec<u8>) {
+        self.put(&self.schedules, text.into());
     }
 
     /// Keeps the alarms that were sent, without waiting.
     pub(super) fn post_alarms(&self, text: Vec<u8>) {
-        self.put(&self.alarms, text);
+        self.put(&self.alarms, text.into());
     }
 
-    fn put(&self, file: &Posted, text: Vec<u8>) {
-        *lock(&file.text) = text.into();
+    /// The disks that do not take some files now.
+    pub(super) fn unwritten(&self) -> Vec<UnwrittenDisk> {
+        self.unwritten.disks()
+    }
+
+    fn put(&self, file: &Posted, text: Arc<[u8]>) {
+        *lock(&file.text) = text;
         let name = file.name;
         for (queue, posting) in self.queues.iter().zip(&file.posting) {
             if posting.swap(true, Ordering::SeqCst) {
@@ -160,8 +194,9 @@ impl DiskJobs {
                 // Before the text is taken: what is posted from now on needs another job.
                 taken.store(false, Ordering::SeqCst);
                 let text = Arc::clone(&lock(&posted));
-                // A disk that cannot be written does not know it; others do.
-                drop(disk.keep(name, &text));
+                if disk.keep(name, &text).is_err() {
+                    disk.refused.insert(name, text);
+                }
             };
             if queue.try_send(Box::new(job)).is_err() {
                 posting.store(false, Ordering::SeqCst);
@@ -214,6 +249,70 @@ impl DiskJobs {
 }
 
 impl JobDisk {
+    fn new(directory: PathBuf, unwritten: Arc<UnwrittenFiles>) -> Self {
+        Self {
+            directory,
+            journals: HashMap::new(),
+            refused: BTreeMap::new(),
+            late: VecDeque::new(),
+            unwritten,
+        }
+    }
+
+    /// Does jobs until there are no more, and tries again meanwhile what the disk refused.
+    fn run(&mut self, jobs: &Receiver<Job>) {
+        let mut tried = Instant::now();
+        loop {
+            let is_whole = self.refused.is_empty() && self.late.is_empty();
+            let job = match is_whole {
+                true => jobs.recv().map_err(RecvTimeoutError::from),
+                false => jobs.recv_timeout(RETRY_INTERVAL.saturating_sub(tried.elapsed())),
+            };
+            match job {
+                Ok(job) => job(self),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if !is_whole && tried.elapsed() >= RETRY_INTERVAL {
+                self.try_again();
+                tried = Instant::now();
+            }
+        }
+    }
+
+    fn try_again(&mut self) {
+        for (name, text) in std::mem::take(&mut self.refused) {
+            if self.keep(name, &text).is_err() {
+                self.refused.insert(name, text);
+            }
+        }
+        let _ = self.append_all_late();
+    }
+
+    /// Appends a record that is not waited for.
+    fn append_late(&mut self, schedule: String, record: JournalRecord) {
+        if self.late.len() >= MAX_LATE_RECORDS
+            && let Some((schedule, lost)) = self.late.pop_front()
+        {
+            say!("{}: the journal of {schedule} lacks a record: {lost}", self.directory.display());
+        }
+        self.late.push_back((schedule, record));
+        let _ = self.append_all_late();
+    }
+
+    /// Appends what was refused, in turn.
+    fn append_all_late(&mut self) -> io::Result<()> {
+        while let Some((schedule, record)) = self.late.pop_front() {
+            let done = self.append_now(&schedule, &record);
+            self.unwritten.note(&self.directory, &format!("the journal of {schedule}"), &done);
+            if done.is_err() {
+                self.late.push_front((schedule, record));
+                return done;
+            }
+        }
+        Ok(())
+    }
+
     fn journal(&mut self, schedule: &str) -> io::Result<&mut ScheduleJournal> {
         if !self.journals.contains_key(schedule) {
             if self.journals.len() >= MAX_OPEN_JOURNALS {
@@ -225,11 +324,28 @@ impl JobDisk {
         self.journals.get_mut(schedule).ok_or_else(|| io::Error::other("the journal is not open"))
     }
 
+    /// Appends a record that is waited for: if no disk takes it, what it stands for does not happen.
     fn append(&mut self, schedule: &str, record: &impl Display) -> io::Result<()> {
+        let done = self.append_all_late().and_then(|()| self.append_now(schedule, record));
+        if let Err(error) = &done {
+            say!("{}: the journal of {schedule} lacks a record: {error}", self.directory.display());
+        }
+        done
+    }
+
+    fn append_now(&mut self, schedule: &str, record: &impl Display) -> io::Result<()> {
         self.journal(schedule)?.append(record).map(|_| ())
     }
 
-    fn keep(&self, name: &str, text: &[u8]) -> io::Result<()> {
+    /// Writes a file. What was refused of it is old then, if it is written, and also if it is not.
+    fn keep(&mut self, name: &'static str, text: &[u8]) -> io::Result<()> {
+        self.refused.remove(name);
+        let done = self.write(name, text);
+        self.unwritten.note(&self.directory, name, &done);
+        done
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.directory.join(name);
         let new = self.directory.join(format!(".{name}.new"));
         let mut file = File::create(&new)?;
@@ -270,6 +386,56 @@ mod tests {
         // What waited for it is done then.
         jobs.settle();
         assert_eq!(jobs.records("n26c3_mh").unwrap().attempts, vec![record(1); 2]);
+    }
+
+    /// As a full disk does: the file cannot be made, then it can.
+    #[test]
+    fn what_a_disk_refused_is_written_when_it_takes_it() {
+        let (full, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let in_the_way = [".station_alarms.json.new", ".station_queue.json.new", "x_schedule.journal"];
+        let path = |name: &str| full.path().join(name);
+        in_the_way.iter().for_each(|name| std::fs::create_dir(path(name)).unwrap());
+        let jobs = DiskJobs::start(&[full.path().into(), other.path().into()]).unwrap();
+        jobs.post_alarms(b"old".to_vec());
+        jobs.post_alarms(b"new".to_vec());
+        // Durable on one disk, and acknowledged.
+        jobs.keep(QUEUE_FILE, b"queue".to_vec()).unwrap();
+        jobs.post("x", &record(1));
+        jobs.post("x", &record(2));
+        jobs.settle();
+        let [of_disk] = &jobs.unwritten()[..] else { panic!("one disk: {:?}", jobs.unwritten()) };
+        assert_eq!((of_disk.disk.as_path(), of_disk.files), (full.path(), 3));
+        assert!(of_disk.reason.contains("directory"), "{}", of_disk.reason);
+        in_the_way.iter().for_each(|name| std::fs::remove_dir(path(name)).unwrap());
+        let begun = Instant::now();
+        while !jobs.unwritten().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", jobs.unwritten());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for disk in [full.path(), other.path()] {
+            let text = |name: &str| std::fs::read_to_string(disk.join(name)).unwrap();
+            assert_eq!((text(ALARMS_FILE).as_str(), text(QUEUE_FILE).as_str()), ("new", "queue"));
+            let journal = ScheduleJournal::open(&[disk.into()], "x").unwrap();
+            assert_eq!(journal.records, [record(1), record(2)]);
+        }
+    }
+
+    /// What its client was refused must not come back by a restart.
+    #[test]
+    fn what_no_disk_took_is_not_written_later() {
+        let disk = tempfile::tempdir().unwrap();
+        let in_the_way = disk.path().join(".station_schedules.json.new");
+        std::fs::create_dir(&in_the_way).unwrap();
+        let jobs = DiskJobs::start(&[disk.path().into()]).unwrap();
+        jobs.keep(SCHEDULES_FILE, b"refused".to_vec()).unwrap_err();
+        assert_eq!(jobs.unwritten().len(), 1);
+        jobs.post_schedules(b"before".to_vec());
+        std::fs::remove_dir(in_the_way).unwrap();
+        let begun = Instant::now();
+        while !jobs.unwritten().is_empty() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(jobs.kept(SCHEDULES_FILE).unwrap(), [b"before".to_vec()]);
     }
 
     #[test]

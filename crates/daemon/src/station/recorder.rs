@@ -7,6 +7,7 @@ use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
 use skyhaul::io::quantity::Size;
+use skyhaul::io::say;
 use skyhaul::receive::keyed::StreamConfig;
 use skyhaul::receive::{Gate, NoOrigin, ObjectOptions, ReceiverOptions};
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
@@ -133,6 +134,8 @@ impl Ending {
         if let Some(directory) = &setup.reports
             && let Err(error) = keep(&report, directory, &plan.name)
         {
+            // In the log, too: nobody reads the notes of a report that was not written.
+            say!("{}: the report was not written: {error}", plan.name);
             report.receive.notes.push(format!("the report was not written: {error}"));
         }
         Ok(report)

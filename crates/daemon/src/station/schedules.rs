@@ -84,8 +84,14 @@ impl Shared {
     /// Follows again what was kept; what the station cannot follow any more is kept, and told.
     pub(super) fn restore_schedules(self: &Arc<Self>) -> io::Result<()> {
         let files = self.jobs.kept(SCHEDULES_FILE)?;
-        let files = files.iter().filter_map(|bytes| serde_json::from_slice::<KeptFile>(bytes).ok());
-        let Some(newest) = files.max_by_key(|file| file.version) else { return Ok(()) };
+        let readable = files.iter().filter_map(|bytes| serde_json::from_slice::<KeptFile>(bytes).ok());
+        let Some(newest) = readable.max_by_key(|file| file.version) else {
+            if !files.is_empty() {
+                let text = format!("{SCHEDULES_FILE} on the disks cannot be read: load the schedules again");
+                lock(&self.schedules).problems.insert(PathBuf::from(SCHEDULES_FILE), text);
+            }
+            return Ok(());
+        };
         for (name, kept) in &newest.schedules {
             let JournalContents { attempts, delivered } = self.jobs.records(name)?;
             let request = ScheduleRequest {
@@ -159,6 +165,7 @@ impl Shared {
                 let _ = self.ask(StationRequest::LoadSchedule(Box::new(request)));
                 lock(&self.schedules).all.insert(name, before);
             }
+            self.post_schedules();
             return Err(error.into());
         }
         let mut notes: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
@@ -188,7 +195,11 @@ impl Shared {
         if !is_kept {
             removed?;
         }
-        Ok(self.keep_schedules()?)
+        let kept = self.keep_schedules();
+        if kept.is_err() {
+            self.post_schedules();
+        }
+        Ok(kept?)
     }
 
     fn file_of(&self, name: &str) -> Option<PathBuf> {
@@ -197,12 +208,23 @@ impl Shared {
 
     /// Writes all schedules that are not files of the directory.
     fn keep_schedules(&self) -> io::Result<()> {
+        self.jobs.keep(SCHEDULES_FILE, self.schedules_text()?)
+    }
+
+    /// The same when a disk takes them. A disk that did not respond may write what was refused: this follows it.
+    fn post_schedules(&self) {
+        if let Ok(text) = self.schedules_text() {
+            self.jobs.post_schedules(text);
+        }
+    }
+
+    fn schedules_text(&self) -> io::Result<Vec<u8>> {
         let mut schedules = lock(&self.schedules);
         schedules.version += 1;
         let kept = schedules.all.iter().filter(|(_, schedule)| schedule.file.is_none());
         let kept = kept.map(|(name, schedule)| (name.clone(), schedule.clone())).collect();
         let file = KeptFile { version: schedules.version, schedules: kept };
         drop(schedules);
-        self.jobs.keep(SCHEDULES_FILE, serde_json::to_vec(&file)?)
+        Ok(serde_json::to_vec(&file)?)
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct Episode {
     pub(super) text: String,
     pub(super) since: String,
     pub(super) count: u64,
+    /// Of how many it was when that was last said, and when this was.
+    size: u64,
+    said: Duration,
     /// When it was last seen to be over, by both clocks.
     gone: Option<(Duration, String)>,
     /// It is from an earlier run, and was not seen since.
@@ -53,7 +56,7 @@ impl AlarmLedger {
 
     /// An alarm that is kept.
     pub(super) fn kept(level: AlarmLevel, text: String, since: String, count: u64) -> Episode {
-        Episode { level, text, since, count, gone: None, is_restored: false }
+        Episode { level, text, since, count, size: 0, said: Duration::ZERO, gone: None, is_restored: false }
     }
 
     /// Takes the conditions that hold `now`, at the time `time`; returns what is to be said.
@@ -82,12 +85,16 @@ impl AlarmLedger {
             let was_gone = episode.gone.take().is_some();
             let is_restored = std::mem::take(&mut episode.is_restored);
             episode.count += u64::from(was_gone && !is_restored);
+            // Not more often than an alarm that comes and goes.
+            let has_grown = condition.size > episode.size && now.saturating_sub(episode.said) >= self.hold;
             let event = match (is_new, is_restored, is_worse) {
                 (true, ..) => AlarmEvent::Begin,
                 (_, true, _) => AlarmEvent::Still,
                 (_, _, true) => AlarmEvent::Worse,
+                _ if has_grown => AlarmEvent::More,
                 _ => continue,
             };
+            (episode.size, episode.said) = (condition.size, now);
             said.push(message(&key, episode, event, time, is_restored));
         }
         let hold = self.hold;

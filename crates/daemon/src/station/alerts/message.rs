@@ -12,6 +12,8 @@ pub(super) enum AlarmEvent {
     Begin,
     /// It was a warning, and is an error.
     Worse,
+    /// It is about more of them than before, such as another recording that failed.
+    More,
     /// It held before the service started, and still does.
     Still,
     End,
@@ -24,6 +26,7 @@ impl AlarmEvent {
         match self {
             Self::Begin => "begin",
             Self::Worse => "worse",
+            Self::More => "more",
             Self::Still => "still",
             Self::End => "end",
             Self::Test => "test",

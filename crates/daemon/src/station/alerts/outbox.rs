@@ -2,7 +2,7 @@
 
 use super::message::{AlarmEvent, AlarmKey, AlarmMessage};
 use crate::station::dashboard::alarms::AlarmLevel;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Maximum number of messages that wait for a receiver; of more, the oldest is lost.
@@ -54,6 +54,8 @@ pub(super) struct Outbox {
     under_way: Option<Waiting>,
     /// Alarms whose begin was queued, and whose end was not.
     begun: BTreeSet<AlarmKey>,
+    /// Of these, those that ended and began again while their end waited: since when, and how often they had begun.
+    joined: BTreeMap<AlarmKey, (String, u64)>,
     failed: u32,
     due: Duration,
     pub(super) counts: Delivered,
@@ -67,13 +69,15 @@ impl Outbox {
             queue: VecDeque::new(),
             under_way: None,
             begun: BTreeSet::new(),
+            joined: BTreeMap::new(),
             failed: 0,
             due: Duration::ZERO,
             counts: Delivered::default(),
         }
     }
 
-    /// Takes a message, if it is for this receiver.
+    /// Takes a message, if it is for this receiver. Of an alarm that comes and goes while the receiver is away, its first begin and its last
+    /// end wait, with the number of times; what this receiver hears is the same as if its hold-down were longer.
     pub(super) fn offer(&mut self, message: &AlarmMessage, now: Duration) {
         let mut message = message.clone();
         let key = message.key();
@@ -83,19 +87,52 @@ impl Outbox {
             if !was_begun {
                 return;
             }
+            if let Some((since, count)) = self.joined.remove(&key) {
+                (message.since, message.count) = (since, message.count + count);
+            }
             let expires = Some(now + self.retry_for);
-            let of_it = self.queue.iter_mut().chain(&mut self.under_way);
-            of_it.filter(|one| one.message.key() == key).for_each(|one| one.expires = expires);
+            self.waiting_of(&key).for_each(|one| one.expires = expires);
             return self.push(Waiting { message, expires });
         }
         if !self.filter.admits(&message) {
             return;
         }
-        if self.begun.insert(key) && message.event == AlarmEvent::Worse {
-            // It was not told of the warning.
-            message.event = AlarmEvent::Begin;
+        let is_first = self.begun.insert(key.clone());
+        match is_first.then(|| self.begins_again(&key)).flatten() {
+            // It knows of the begin, or will hear of it, and that it was as bad. `Error` is the least.
+            Some(level) if level <= message.level => return,
+            Some(_) => message.event = AlarmEvent::Worse,
+            None if is_first && matches!(message.event, AlarmEvent::Worse | AlarmEvent::More) => {
+                // It was not sent what was before.
+                message.event = AlarmEvent::Begin;
+            }
+            None => {}
         }
+        if let Some((since, count)) = self.joined.get(&key) {
+            message.since.clone_from(since);
+            message.count += count;
+        }
+        self.queue.retain(|one| {
+            // The newest says all.
+            let is_old = one.message.event == message.event && message.event != AlarmEvent::Begin;
+            !(is_old && one.message.key() == key)
+        });
         self.push(Waiting { message, expires: None });
+    }
+
+    fn waiting_of<'a>(&'a mut self, key: &'a AlarmKey) -> impl Iterator<Item = &'a mut Waiting> {
+        let all = self.queue.iter_mut().chain(&mut self.under_way);
+        all.filter(move |one| one.message.key() == *key)
+    }
+
+    /// Takes the end of an alarm back that waits, since it has begun again; how bad it was.
+    fn begins_again(&mut self, key: &AlarmKey) -> Option<AlarmLevel> {
+        let is_end = |one: &Waiting| one.message.event == AlarmEvent::End && one.message.key() == *key;
+        // An earlier one may have been under way when the alarm began again.
+        let end = self.queue.iter().rposition(is_end).and_then(|at| self.queue.remove(at))?;
+        self.joined.insert(key.clone(), (end.message.since, end.message.count));
+        self.waiting_of(key).for_each(|one| one.expires = None);
+        Some(end.message.level)
     }
 
     fn push(&mut self, waiting: Waiting) {
@@ -131,11 +168,6 @@ impl Outbox {
         self.failed = self.failed.saturating_add(1);
         self.due = now + pause;
         self.queue.push_front(one);
-    }
-
-    /// Whether the last attempt failed.
-    pub(super) fn is_failing(&self) -> bool {
-        self.failed > 0
     }
 
     pub(super) fn waiting(&self) -> usize {

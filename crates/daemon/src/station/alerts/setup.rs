@@ -66,6 +66,17 @@ pub enum AlarmRoute {
     },
 }
 
+impl AlarmRoute {
+    /// Its key in the configuration.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Mail { .. } => "mail",
+            Self::Webhook { .. } => "webhook",
+        }
+    }
+}
+
 impl AlarmReceiver {
     pub(super) fn filter(&self) -> AlarmFilter {
         AlarmFilter { errors_only: self.errors_only, kinds: self.only.iter().cloned().collect() }

@@ -1,5 +1,7 @@
 //! Alarms: what an operator must know now. One pure function from what is seen to the conditions that hold.
 
+use super::receivers::ReceiverView;
+use crate::station::unwritten::UnwrittenDisk;
 use skyhaul::core::units::display_bytes;
 use skyhaul::recording::in_words;
 use skyhaul_core::station::{DiskCondition, RecordingCounts, RecordingState, StationSnapshot};
@@ -11,6 +13,8 @@ const SILENT_INPUT_SECONDS: u64 = 5;
 /// Space for less than this is a warning, or an error, seconds.
 const SPACE_WARNING_SECONDS: f64 = 3600.0;
 const SPACE_ERROR_SECONDS: f64 = 600.0;
+/// A receiver of alarms that has failed for this long is reported to the others, seconds.
+const UNSENT_SECONDS: u64 = 60;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +49,20 @@ pub(in crate::station) struct AlarmCondition {
     pub(in crate::station) subject: String,
     /// For people.
     pub(in crate::station) text: String,
+    /// Of how many it is, if it only grows while it holds; 0: it does not count anything.
+    pub(in crate::station) size: u64,
+}
+
+impl AlarmCondition {
+    /// A condition that counts nothing.
+    pub(in crate::station) fn new(
+        level: AlarmLevel,
+        kind: &'static str,
+        subject: &str,
+        text: String,
+    ) -> Self {
+        Self { level, kind, subject: subject.to_owned(), text, size: 0 }
+    }
 }
 
 /// What is seen of a recording.
@@ -71,6 +89,10 @@ pub(super) struct StationSigns<'a> {
     pub(super) interrupted: &'a [String],
     /// Recordings of this run that lost data here, or failed.
     pub(super) faulty: u64,
+    /// Disks that do not take files of the station.
+    pub(super) unwritten: &'a [UnwrittenDisk],
+    /// Receivers of alarms.
+    pub(super) receivers: &'a [ReceiverView],
 }
 
 /// Returns the conditions that hold, errors first.
@@ -80,9 +102,8 @@ pub(super) fn conditions(signs: &StationSigns<'_>) -> Vec<AlarmCondition> {
     for recording in signs.recordings {
         of_recording(signs.snapshot, recording, &mut all);
     }
-    let mut add = |level, kind, text: String| {
-        all.push(AlarmCondition { level, kind, subject: String::new(), text });
-    };
+    kept_and_sent(signs, &mut all);
+    let mut add = |level, kind, text: String| all.push(AlarmCondition::new(level, kind, "", text));
     match signs.seconds_left {
         Some(left) if left < SPACE_ERROR_SECONDS => {
             add(AlarmLevel::Error, "space", format!("all disks will be full in {}", in_words(left)));
@@ -92,15 +113,18 @@ pub(super) fn conditions(signs: &StationSigns<'_>) -> Vec<AlarmCondition> {
         }
         _ => {}
     }
+    let mut add = |kind, size: u64, text: String| {
+        let condition = AlarmCondition::new(AlarmLevel::Warning, kind, "", text);
+        all.push(AlarmCondition { size, ..condition });
+    };
     if !signs.interrupted.is_empty() {
         let count = signs.interrupted.len();
         let scans = if count == 1 { "scan was" } else { "scans were" };
-        add(AlarmLevel::Warning, "interrupted", format!("{count} {scans} left without an end by a recorder"));
+        add("interrupted", count as u64, format!("{count} {scans} left without an end by a recorder"));
     }
     if signs.faulty > 0 {
         let (count, scans) = (signs.faulty, if signs.faulty == 1 { "recording" } else { "recordings" });
-        let text = format!("{count} {scans} of this run lost data on this host, or failed");
-        add(AlarmLevel::Warning, "faulty", text);
+        add("faulty", count, format!("{count} {scans} of this run lost data on this host, or failed"));
     }
     all.sort_by_key(|condition| condition.level);
     all
@@ -110,7 +134,7 @@ fn disks(signs: &StationSigns<'_>, all: &mut Vec<AlarmCondition>) {
     let disks = &signs.snapshot.disks;
     for (at, disk) in disks.iter().enumerate() {
         let mut add = |level, kind, text: String| {
-            all.push(AlarmCondition { level, kind, subject: disk.path.clone(), text });
+            all.push(AlarmCondition::new(level, kind, &disk.path, text));
         };
         let silence = signs.disk_silences.get(at).copied().unwrap_or(0);
         match disk.condition {
@@ -128,13 +152,37 @@ fn disks(signs: &StationSigns<'_>, all: &mut Vec<AlarmCondition>) {
     }
     if disks.iter().all(|disk| disk.condition != DiskCondition::Usable) {
         let text = "no disk can be written to".into();
-        all.push(AlarmCondition { level: AlarmLevel::Error, kind: "no_disk", subject: String::new(), text });
+        all.push(AlarmCondition::new(AlarmLevel::Error, "no_disk", "", text));
+    }
+}
+
+/// What would not outlive a restart, and what nobody hears.
+fn kept_and_sent(signs: &StationSigns<'_>, all: &mut Vec<AlarmCondition>) {
+    // If a disk takes them, nothing is lost by a restart.
+    let is_on_none = signs.unwritten.len() >= signs.snapshot.disks.len();
+    let level = if is_on_none { AlarmLevel::Error } else { AlarmLevel::Warning };
+    for UnwrittenDisk { disk, file, files, reason } in signs.unwritten {
+        let more = match files {
+            0 | 1 => String::new(),
+            2 => " and another file".into(),
+            files => format!(" and {} other files", files - 1),
+        };
+        let text = format!("{file}{more} cannot be written: {reason}");
+        all.push(AlarmCondition::new(level, "not_kept", &disk.display().to_string(), text));
+    }
+    for receiver in signs.receivers {
+        let Some(failure) = receiver.failure.as_ref().filter(|failure| failure.seconds >= UNSENT_SECONDS)
+        else {
+            continue;
+        };
+        let text = format!("a receiver of alarms fails: {}", failure.why);
+        all.push(AlarmCondition::new(AlarmLevel::Warning, "alarms_unsent", &receiver.name, text));
     }
 }
 
 fn of_recording(snapshot: &StationSnapshot, signs: &RecordingSigns, all: &mut Vec<AlarmCondition>) {
     let mut add = |level, kind, text: String| {
-        all.push(AlarmCondition { level, kind, subject: signs.name.clone(), text });
+        all.push(AlarmCondition::new(level, kind, &signs.name, text));
     };
     if signs.is_lossy {
         let counts = &signs.counts;

@@ -1,6 +1,6 @@
 //! What the dashboard remembers: ten minutes of rates, the last events, and since when each alarm holds.
 
-use super::alarms::AlarmCondition;
+use super::alarms::{AlarmCondition, AlarmLevel};
 use super::quality::Qualities;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +29,7 @@ pub(in crate::station) struct StationAlarm {
 
 impl StationAlarm {
     fn json(&self) -> Value {
-        let AlarmCondition { level, kind, subject, text } = &self.condition;
+        let AlarmCondition { level, kind, subject, text, .. } = &self.condition;
         json!({ "level": level.name(), "kind": kind, "subject": subject, "text": text, "since": self.since })
     }
 }
@@ -50,6 +50,8 @@ pub(in crate::station) struct Board {
     log: VecDeque<Value>,
     /// Last known state of what runs, by name.
     states: HashMap<String, String>,
+    /// What disks were since the last second: they may be well again before anybody looks.
+    flashes: Vec<AlarmCondition>,
     pub(in crate::station) alarms: Vec<StationAlarm>,
     pub(super) figures: Value,
     /// What was found of the streams of recordings.
@@ -64,6 +66,7 @@ impl Board {
             history: VecDeque::new(),
             log: VecDeque::new(),
             states: HashMap::new(),
+            flashes: Vec::new(),
             alarms: Vec::new(),
             figures: Value::Null,
             qualities: Qualities::new(),
@@ -96,6 +99,9 @@ impl Board {
         if known.as_deref() == Some(state) || (known.is_none() && state == "usable") {
             return None;
         }
+        if event == "disk" {
+            self.flash(name, state);
+        }
         let (level, said) = match (event, state, text("outcome")) {
             ("disk", "usable", _) => ("info", state.to_owned()),
             ("disk", "full", _) => ("warning", state.to_owned()),
@@ -111,6 +117,30 @@ impl Board {
             (_, _, _) => ("info", format!("{state} from {}", text("input"))),
         };
         Some(self.enter(time, level, event, name, &said))
+    }
+
+    fn flash(&mut self, disk: &str, state: &str) {
+        let (level, kind, text) = match state {
+            "full" => (AlarmLevel::Warning, "disk_full", "was full for a moment"),
+            "failed" => (AlarmLevel::Error, "disk_failed", "failed for a moment"),
+            _ => return,
+        };
+        let is_new = |one: &AlarmCondition| (one.kind, one.subject.as_str()) != (kind, disk);
+        if self.flashes.iter().all(is_new) {
+            self.flashes.push(AlarmCondition::new(level, kind, disk, text.into()));
+        }
+    }
+
+    /// Adds what disks were since the last call, and are not any more: what the log has, the alarms have.
+    pub(super) fn add_flashes(&mut self, conditions: &mut Vec<AlarmCondition>) {
+        for flash in std::mem::take(&mut self.flashes) {
+            let is_of_it =
+                |one: &AlarmCondition| one.kind.starts_with("disk_") && one.subject == flash.subject;
+            if !conditions.iter().any(is_of_it) {
+                conditions.push(flash);
+            }
+        }
+        conditions.sort_by_key(|condition| condition.level);
     }
 
     /// Takes the conditions that hold now; returns the entries of the log for alarms that began or ended.

@@ -27,7 +27,7 @@ pub(super) fn conditions(name: &str, report: &QualityReport, all: &mut Vec<Alarm
             more => format!(" (and {more} more)"),
         };
         let text = format!("{} thread {}: {}{more}", thread.sender, thread.thread, first.text);
-        all.push(AlarmCondition { level: AlarmLevel::Warning, kind, subject: name.to_owned(), text });
+        all.push(AlarmCondition::new(AlarmLevel::Warning, kind, name, text));
     }
 }
 

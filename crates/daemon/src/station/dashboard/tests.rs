@@ -1,6 +1,8 @@
 use super::alarms::{AlarmCondition, AlarmLevel, RecordingSigns, StationSigns, conditions};
 use super::board::{Board, StationPoint};
 use super::pages::{PAGE_FILES, is_foreign};
+use super::receivers::{ReceiverFailure, ReceiverView};
+use crate::station::unwritten::UnwrittenDisk;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use serde_json::json;
 use skyhaul_core::station::{
@@ -43,6 +45,8 @@ fn every_alarm_has_its_condition_and_no_other() {
         seconds_left: Some(1e6),
         interrupted: &[],
         faulty: 0,
+        unwritten: &[],
+        receivers: &[],
     };
     assert_eq!(conditions(&signs), []);
     let of = |signs: StationSigns<'_>| conditions(&signs);
@@ -67,6 +71,25 @@ fn every_alarm_has_its_condition_and_no_other() {
         [("interrupted", "")]
     );
     assert_eq!(kinds(&of(StationSigns { faulty: 1, ..signs.clone() })), [("faulty", "")]);
+    let refusing = |disk: &str| UnwrittenDisk {
+        disk: disk.into(),
+        file: "station_queue.json".into(),
+        files: 2,
+        reason: "full".into(),
+    };
+    let both = [refusing("d0"), refusing("d1")];
+    let one = of(StationSigns { unwritten: &both[1..], ..signs.clone() });
+    assert_eq!((kinds(&one), one[0].level), (vec![("not_kept", "d1")], AlarmLevel::Warning));
+    assert_eq!(one[0].text, "station_queue.json and another file cannot be written: full");
+    assert_eq!(of(StationSigns { unwritten: &both, ..signs.clone() })[0].level, AlarmLevel::Error);
+    let failing = |seconds| ReceiverView {
+        name: "mail".into(),
+        failure: Some(ReceiverFailure { why: "refused".into(), seconds, ..ReceiverFailure::default() }),
+        ..ReceiverView::default()
+    };
+    let receivers = [failing(59), failing(60), ReceiverView::default()];
+    let of_receivers = of(StationSigns { receivers: &receivers, ..signs.clone() });
+    assert_eq!(kinds(&of_receivers), [("alarms_unsent", "mail")]);
     for (disk, condition) in [(1, DiskCondition::Full), (0, DiskCondition::Failed)] {
         station.handle(UnixMillis(0), StationEvent::DiskState { disk, condition, free_bytes: None });
     }
@@ -79,12 +102,7 @@ fn every_alarm_has_its_condition_and_no_other() {
 #[test]
 fn an_alarm_begins_once_keeps_its_time_and_ends_once() {
     let mut board = Board::new(1);
-    let full = |text: &str| AlarmCondition {
-        level: AlarmLevel::Warning,
-        kind: "space",
-        subject: String::new(),
-        text: text.into(),
-    };
+    let full = |text: &str| AlarmCondition::new(AlarmLevel::Warning, "space", "", text.into());
     assert_eq!(board.update(vec![full("in 9 s")], "t0").len(), 1);
     assert_eq!(board.update(vec![full("in 8 s")], "t1").len(), 0);
     assert_eq!(board.alarms_json()[0]["since"], "t0");
@@ -92,6 +110,26 @@ fn an_alarm_begins_once_keeps_its_time_and_ends_once() {
     let ended = board.update(Vec::new(), "t2");
     assert_eq!((ended.len(), ended[0]["text"].as_str()), (1, Some("over: in 8 s")));
     assert_eq!(board.alarms_json(), json!([]));
+}
+
+/// A disk that was well again before the second was over.
+#[test]
+fn what_the_log_has_of_a_disk_the_alarms_have() {
+    let mut board = Board::new(2);
+    let note = |board: &mut Board, path: &str, condition: &str| {
+        board.note("disk", &json!({ "path": path, "condition": condition }), "t").is_some()
+    };
+    for condition in ["usable", "full", "usable", "full", "usable"] {
+        note(&mut board, "d0", condition);
+    }
+    assert!(note(&mut board, "d1", "failed"));
+    let holds = AlarmCondition::new(AlarmLevel::Error, "disk_silent", "d1", String::new());
+    let mut conditions = vec![holds.clone()];
+    board.add_flashes(&mut conditions);
+    assert_eq!(kinds(&conditions), [("disk_silent", "d1"), ("disk_full", "d0")]);
+    let mut conditions = vec![holds];
+    board.add_flashes(&mut conditions);
+    assert_eq!(kinds(&conditions), [("disk_silent", "d1")]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::alarms::{RecordingSigns, StationSigns, conditions};
 use super::board::{DiskAnswer, StationPoint};
 use super::figures::{FiguresPair, RecordingFigures};
 use super::quality::{self, Qualities, shown};
+use super::receivers::ReceiverView;
 use crate::station::disks::pause;
 use crate::station::json::{readers, wall_clock};
 use crate::station::recorder::RecordingControl;
@@ -69,6 +70,7 @@ fn make(shared: &Shared) {
     let (free_bytes, seconds_left) = space(&snapshot, sums.point.written_bits);
     let silences: Vec<u64> =
         answers.iter().map(|answer| at.saturating_duration_since(answer.at).as_secs()).collect();
+    let receivers = shared.alerts.receivers();
     let mut conditions = conditions(&StationSigns {
         snapshot: &snapshot,
         recordings: &signs,
@@ -76,9 +78,12 @@ fn make(shared: &Shared) {
         seconds_left,
         interrupted: &interrupted,
         faulty: shared.faulty.load(Ordering::Relaxed),
+        unwritten: &shared.jobs.unwritten(),
+        receivers: &receivers,
     });
     // They are warnings, and follow the errors.
     qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
+    lock(&shared.board).add_flashes(&mut conditions);
     let time = wall_clock(now());
     if let Some(text) = shared.alerts.update(&conditions, &time) {
         shared.jobs.post_alarms(text);
@@ -99,6 +104,7 @@ fn make(shared: &Shared) {
             "recordings": recordings,
             "disks": disks(&snapshot, &sums, &answers),
             "alarms": board.alarms_json(),
+            "alarm_receivers": receivers.iter().map(ReceiverView::json).collect::<Vec<_>>(),
         });
         (board.figures.clone(), entries)
     };
