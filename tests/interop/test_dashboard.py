@@ -110,7 +110,10 @@ def has(where, text):
 
 
 def test_the_dashboard_shows_records_and_stops(skyhaul, tmp_path):
-    with browser_page() as page, running(tmp_path) as station:
+    token = tmp_path / "correlator-token"
+    token.write_text("a-token-of-16-or-more\n")
+    more = f'[[station.destination]]\nname = "correlator"\nhost = "127.0.0.1"\nport = 1\ntoken_file = "{token}"'
+    with browser_page() as page, running(tmp_path, more=more) as station:
         # A scan of other software whose name is markup.
         foreign = station.disks[0] / HOSTILE
         foreign.mkdir()
@@ -120,6 +123,7 @@ def test_the_dashboard_shows_records_and_stops(skyhaul, tmp_path):
         page.open(station.url + "/")
         page.until(LIVE)
         start_and_stop(page, station)
+        deliveries(page, station)
         every_view(page)
         alarms(page, station)
         # The page loads nothing from elsewhere, and breaks none of its own rules.
@@ -159,6 +163,20 @@ def start_and_stop(page, station):
     page.until(f"!document.querySelector('[data-stop]') && {has('recordings', 'idle')}")
     ended = json.loads(station.get(f"/api/v1/recordings/{SCAN}"))
     assert ended["outcome"] == "gaps" and ended["received_bytes"] > 0, ended
+
+
+def deliveries(page, station):
+    """What a schedule delivers, and why a scan of it is not delivered."""
+    text = 'experiment = "n30c1"\nstation = "Mh"\n'
+    for name, year in (("no1", 2020), ("no2", 2100)):
+        text += f'[[scan]]\nname = "{name}"\nstart = {year}-01-01T00:00:00Z\nduration = "10s"\n'
+    text += '[[delivery]]\nto = ["correlator:d1", "correlator:d2"]\nfrom = "22:00"\nuntil = "06:00"\npriority = -3\n'
+    assert station.post("/api/v1/schedules", {"text": text}, **{"Content-Type": "application/json"}) == 201
+    page.js("location.hash = 'schedule'")
+    for words in ("correlator:d1, correlator:d2", "22:00–06:00", "-3", "1 not recorded: it was never begun"):
+        page.until(has("deliveries", words))
+    page.until(has("schedule", "correlator: not recorded, it was never begun"))
+    page.until(has("schedule", "correlator: waiting"))
 
 
 def every_view(page):

@@ -38,6 +38,7 @@ mod deliver;
 mod deliver_tests;
 mod delivered;
 mod delivery;
+mod delivery_counts;
 mod events;
 mod follow;
 mod held;
@@ -59,6 +60,7 @@ pub use delivery::{
     DELIVERY_RETRY_MILLIS, DeliveryEvent, DeliveryRecord, DeliveryRule, DeliveryState, DeliveryStatus,
     DeliveryTarget, NotADeliveryRecord, ScanDelivery,
 };
+pub use delivery_counts::DeliveryCounts;
 pub use events::{
     RecordingOverrides, RecordingPlan, StartRequest, StationAction, StationEvent, StationRequest,
     TransferCommand, TransferEvent, TransferPlan,

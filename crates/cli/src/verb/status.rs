@@ -150,6 +150,17 @@ pub(super) fn schedule_line(schedule: &Value) -> String {
     line
 }
 
+/// Counts by state, in words: what is done is at its destination, by digest.
+pub(super) fn state_counts<'a>(states: impl Iterator<Item = (&'a String, &'a Value)>) -> Vec<String> {
+    let word = |state: &str| match state {
+        "done" => "copied".to_owned(),
+        "forgotten" => "not in the queue any more".to_owned(),
+        "waiting_for_hours" => "waiting for the hours".to_owned(),
+        state => state.replace('_', " "),
+    };
+    states.map(|(state, count)| format!("{count} {}", word(state))).collect()
+}
+
 /// A line for each delivery of a schedule.
 pub(super) fn delivery_lines(schedule: &Value) -> String {
     let mut out = String::new();
@@ -178,9 +189,19 @@ pub(super) fn delivery_lines(schedule: &Value) -> String {
             let _ = write!(out, ", at most {}", rate(bits as f64));
         }
         let states = delivery["states"].as_object().into_iter().flatten();
-        let states: Vec<String> =
-            states.map(|(state, count)| format!("{count} {}", state.replace('_', " "))).collect();
-        let _ = writeln!(out, ": {}", states.join(", "));
+        let _ = write!(out, ": {}", state_counts(states).join(", "));
+        let copies = state_counts(delivery["copies"].as_object().into_iter().flatten());
+        if !copies.is_empty() {
+            let _ = write!(out, "; copies: {}", copies.join(", "));
+        }
+        let reasons = delivery["not_recorded"].as_object().into_iter().flatten();
+        for (reason, count) in reasons {
+            let _ = write!(out, "; {count} not recorded: {}", escaped_name(reason));
+        }
+        if delivery["pending"].is_string() {
+            let _ = write!(out, "; pending: {}", text("pending"));
+        }
+        out.push('\n');
     }
     out
 }
@@ -251,8 +272,17 @@ pub(super) fn copy_line(copy: &Value) -> String {
     }
     if matches!(state.as_str(), "waiting" | "backing off") {
         let _ = write!(line, ", from {}", text("due_at"));
+        if copy["waiting_for_hours"] == true {
+            line.push_str(", for its hours");
+        }
         if copy["hours"].is_string() {
             let _ = write!(line, ", at {} UTC", text("hours"));
+        }
+    }
+    match copy["order"].as_i64() {
+        None | Some(0) => {}
+        Some(priority) => {
+            let _ = write!(line, ", priority {priority}");
         }
     }
     if copy["schedule"].is_string() {

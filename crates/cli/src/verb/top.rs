@@ -1,5 +1,7 @@
 //! `skyhaul top`: a station in a terminal, once a second, from its HTTP API.
 
+mod cells;
+mod copies;
 mod screen;
 
 use super::status::client;

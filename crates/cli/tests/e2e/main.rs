@@ -8,6 +8,7 @@ mod site;
 
 mod accounted;
 mod alarms;
+mod alarms_attacked;
 mod attacked;
 mod balance;
 mod balancer;
@@ -16,6 +17,7 @@ mod campaign;
 mod certificates;
 mod control;
 mod copied;
+mod delivered;
 mod device;
 mod disks;
 mod doors;

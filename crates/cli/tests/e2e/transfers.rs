@@ -9,12 +9,12 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-const MIB: usize = 1 << 20;
+pub(crate) const MIB: usize = 1 << 20;
 
 /// A station with scans on its disks, and the host that they go to.
-struct Pair {
-    serving: Serving,
-    place: Place,
+pub(crate) struct Pair {
+    pub(crate) serving: Serving,
+    pub(crate) place: Place,
 }
 
 /// Chunks of a scan on a disk, without an index: as a FlexBuff has them.
@@ -37,13 +37,13 @@ fn same(from: &Path, to: &Path) {
 }
 
 /// Bytes that the destination has got, confirmed or not.
-fn got(copy: &Value) -> u64 {
+pub(crate) fn got(copy: &Value) -> u64 {
     number(&copy["there_bytes"]) + number(&copy["unconfirmed_bytes"])
 }
 
 impl Pair {
     /// A station with these scans of so many MiB on its first disk.
-    fn new(disks: usize, scans: &[(&str, usize)]) -> Self {
+    pub(crate) fn new(disks: usize, scans: &[(&str, usize)]) -> Self {
         Self::on(Site::new(disks), 0, scans)
     }
 
@@ -73,20 +73,20 @@ impl Pair {
         self.serving.call(&format!("transfers add {line}")).expect(0).json()
     }
 
-    fn queue(&self) -> Vec<Value> {
+    pub(crate) fn queue(&self) -> Vec<Value> {
         self.serving.call("transfers").expect(0).json()["queue"].as_array().unwrap().clone()
     }
 
-    fn copy(&self, copy: u64) -> Value {
+    pub(crate) fn copy(&self, copy: u64) -> Value {
         let found = self.queue().into_iter().find(|one| number(&one["copy"]) == copy);
         found.unwrap_or_else(|| panic!("copy {copy} is lost"))
     }
 
-    fn until(&self, copy: u64, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, copy: u64, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         wait_for(what, || Some(self.copy(copy)).filter(|one| is(one)))
     }
 
-    fn until_done(&self, copy: u64) -> Value {
+    pub(crate) fn until_done(&self, copy: u64) -> Value {
         self.until(copy, "the copy", |one| {
             assert!(!matches!(one["state"].as_str(), Some("failed" | "cancelled")), "{one}");
             one["state"] == "done"
@@ -109,7 +109,7 @@ impl Pair {
     }
 
     /// Reads every file at both ends, and trusts the report of neither.
-    fn same(&self, disk: usize, scan: &str, directory: &str) {
+    pub(crate) fn same(&self, disk: usize, scan: &str, directory: &str) {
         let from = self.serving.site.disks[disk].join(scan);
         same(&from, &self.place.at("root").join(directory).join(scan));
     }
@@ -376,7 +376,7 @@ fn a_recording_beside_a_copy_loses_nothing() {
 }
 
 /// A schedule of scans that are over soon, and where they go.
-fn session(pair: &Pair, scans: &[(i64, i64)], deliveries: &str) -> std::path::PathBuf {
+pub(crate) fn session(pair: &Pair, scans: &[(i64, i64)], deliveries: &str) -> std::path::PathBuf {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let mut text = "experiment = 'x'\nstation = 'Mh'\n".to_owned();
     for (at, (begin, seconds)) in scans.iter().enumerate() {
@@ -389,12 +389,12 @@ fn session(pair: &Pair, scans: &[(i64, i64)], deliveries: &str) -> std::path::Pa
 }
 
 impl Pair {
-    fn schedule(&self, line: &str) -> crate::site::Done {
+    pub(crate) fn schedule(&self, line: &str) -> crate::site::Done {
         crate::site::run(&format!("schedule {line} --server http://{}", self.serving.api))
     }
 
     /// The state of the delivery of a scan with this number, and the numbers of its copies.
-    fn delivery(&self, scan: usize, delivery: usize) -> (String, Vec<u64>) {
+    pub(crate) fn delivery(&self, scan: usize, delivery: usize) -> (String, Vec<u64>) {
         let list = self.schedule("list x_mh --json").expect(0).json();
         let one = &list["scans"][scan]["deliveries"][delivery];
         let copies = one["copies"].as_array().unwrap().iter().map(|copy| number(&copy["copy"]));
@@ -439,8 +439,40 @@ fn a_session_is_delivered_once_over_kills_and_in_its_hours() {
     pair.same(0, "x_mh_no1", "in");
     let late = pair.delivery(1, 1).1[0];
     assert_eq!((pair.copy(late)["state"].as_str(), number(&pair.copy(late)["order"])), (Some("waiting"), 3));
+    assert_eq!(pair.copy(late)["waiting_for_hours"], true);
     let before = pair.queue();
     assert_eq!(before.len(), 2);
+    // All of it is seen in one place: what was copied, what waits for its hours, and why the rest was not.
+    let status = pair.serving.status();
+    let of = |at: usize| status["schedules"][0]["deliveries"][at].clone();
+    let missed = serde_json::json!({ "it was never begun": 1 });
+    assert_eq!(
+        (&of(0)["destination"], &of(0)["copies"]),
+        (&"correlator".into(), &serde_json::json!({ "done": 1 }))
+    );
+    assert_eq!(
+        (&of(1)["copies"], &of(1)["not_recorded"]),
+        (&serde_json::json!({ "waiting_for_hours": 1 }), &missed)
+    );
+    let said = crate::site::run(&format!("status --station http://{}", pair.serving.api)).expect(0).told();
+    assert!(
+        said.contains(": 1 not recorded, 1 queued; copies: 1 copied; 1 not recorded: it was never begun\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("; copies: 1 waiting for the hours; ") && said.contains(", for its hours, at "),
+        "{said}"
+    );
+    let top = crate::site::run(&format!("top --once --station http://{}", pair.serving.api)).expect(0).told();
+    let row = top.lines().find(|line| line.starts_with("x_mh  ") && line.contains("hasty")).unwrap();
+    assert!(row.contains(&minute(11)) && row.ends_with("it was never begun"), "{top}");
+    let metrics = pair.serving.metrics();
+    for (to, state) in [("correlator", "done"), ("hasty", "waiting_for_hours")] {
+        let line = format!(
+            "skyhaul_station_delivery_copies{{destination=\"{to}\",schedule=\"x_mh\",state=\"{state}\"}} 1\n"
+        );
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
     // Not again after kills, nor when the schedule is loaded again, nor when the queue has forgotten the copy.
     pair.serving.kill_and_restart();
     pair.schedule(&format!("load {} --replace", path.display())).expect(0);

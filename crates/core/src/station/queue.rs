@@ -68,6 +68,10 @@ impl Queue {
         self.open.iter().filter(|copy| self.all[copy].status.state.is_running()).count()
     }
 
+    pub(super) fn status(&self, copy: QueuedId) -> Option<&QueuedStatus> {
+        self.all.get(&copy).map(|one| &one.status)
+    }
+
     fn get(&mut self, copy: QueuedId) -> Result<&mut Queued, QueueRefusal> {
         self.all.get_mut(&copy).ok_or(QueueRefusal::NoQueued { copy: copy.0 })
     }

@@ -11,6 +11,7 @@
 
 use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
 use super::routes::{Call, ROUTES, openapi};
+use super::shared::now;
 use super::{StationService, json, metrics};
 use crate::http::{Carries, Connection, HttpServer, HttpService, usual_connections};
 use crate::rights::{Denied, Rights};
@@ -321,8 +322,8 @@ impl ApiState {
     fn status(&self) -> Value {
         let interrupted = lock(&self.service.shared.interrupted).clone();
         let snapshot = self.service.snapshot();
+        let schedules = self.schedule_list(&snapshot);
         let known = lock(&self.service.shared.schedules);
-        let schedules = snapshot.schedules.iter().map(|status| json::schedule(status, &known)).collect();
         let problems = known.problems.values().cloned().collect();
         let mut status = json::snapshot(&snapshot, &interrupted, (schedules, problems));
         // Those that are at their destination, or were given up by a client, are in the queue itself.
@@ -332,7 +333,9 @@ impl ApiState {
         let qualities = lock(&self.service.shared.board).qualities.clone();
         status["quality"] =
             qualities.iter().map(|(name, report)| (name.clone(), json::quality(report))).collect();
-        status["queue"] = self.service.queued().iter().filter(is_open).map(json::queued).collect();
+        let now = now();
+        let queue = self.service.queued();
+        status["queue"] = queue.iter().filter(is_open).map(|status| json::queued(status, now)).collect();
         status
     }
 

@@ -5,6 +5,7 @@ use super::delivery_body::{read_hours, read_priority};
 use super::json;
 use super::queue::{CopyOrder, OrderError};
 use super::routes::Call;
+use super::shared::now;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -44,7 +45,7 @@ impl From<OrderError> for Failure {
 impl ApiState {
     /// All copies.
     pub(super) fn queue(&self) -> Value {
-        self.service.queued().iter().map(json::queued).collect()
+        self.service.queued().iter().map(|one| json::queued(one, now())).collect()
     }
 
     pub(super) async fn queue_copies(&self, request: Request) -> Result<Response, Failure> {
@@ -67,7 +68,7 @@ impl ApiState {
         let left_out = accepted.left_out.iter().map(|(scan, why)| json!({ "scan": scan, "reason": why }));
         let free: Vec<u64> = accepted.path.spaces.iter().map(|space| space.free_bytes).collect();
         let reply = json!({
-            "copies": accepted.copies.iter().map(json::queued).collect::<Vec<_>>(),
+            "copies": accepted.copies.iter().map(|one| json::queued(one, now())).collect::<Vec<_>>(),
             "left_out": left_out.collect::<Vec<_>>(),
             "path": {
                 "rate_bits": accepted.path.bits_per_second.round(),
@@ -94,8 +95,8 @@ impl ApiState {
         tokio::task::spawn_blocking(work).await.map_err(Failure::bad)??;
         let all = self.service.queued();
         let reply = match all.iter().find(|one| one.copy == copy) {
-            Some(one) => json::queued(one),
-            None => all.iter().map(json::queued).collect(),
+            Some(one) => json::queued(one, now()),
+            None => all.iter().map(|one| json::queued(one, now())).collect(),
         };
         Ok(replied(StatusCode::OK, &reply))
     }

@@ -5,6 +5,7 @@ use super::api::{ApiState, Failure, MAX_SCHEDULE_BYTES, replied};
 use super::delivery_body::DeliveryBody;
 use super::json;
 use super::schedules::ScheduleLoad;
+use super::shared::now;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul_core::observation::scan::ScheduleFormat;
-use skyhaul_core::station::StationRefusal;
+use skyhaul_core::station::{DeliveryCounts, ScheduleStatus, StationRefusal, StationSnapshot};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
@@ -52,9 +53,22 @@ impl From<ScheduleLoadError> for Failure {
 impl ApiState {
     /// All schedules in numbers.
     pub(super) fn schedules(&self) -> Value {
-        let snapshot = self.service.snapshot();
+        self.schedule_list(&self.service.snapshot()).into()
+    }
+
+    pub(super) fn schedule_list(&self, snapshot: &StationSnapshot) -> Vec<Value> {
+        let counts: Vec<_> = snapshot.schedules.iter().map(|status| self.counts(status)).collect();
         let known = lock(&self.service.shared.schedules);
-        snapshot.schedules.iter().map(|status| json::schedule(status, &known)).collect()
+        let all = snapshot.schedules.iter().zip(&counts);
+        all.map(|(status, counts)| json::schedule(status, &known, counts)).collect()
+    }
+
+    /// What became of the deliveries of a schedule.
+    fn counts(&self, status: &ScheduleStatus) -> Vec<DeliveryCounts> {
+        match status.deliveries.is_empty() {
+            true => Vec::new(),
+            false => lock(&self.service.shared.state).station.delivery_counts(&status.name, now()),
+        }
     }
 
     /// A schedule with its scans.
@@ -66,8 +80,9 @@ impl ApiState {
             return Err(StationRefusal::NoSchedule { name: name.to_owned(), loaded }.into());
         };
         let queue = self.service.queued();
-        let scans: Vec<Value> = scans.iter().map(|scan| json::planned_with(scan, &queue)).collect();
-        let summary = json::schedule(status, &lock(&self.service.shared.schedules));
+        let scans: Vec<Value> = scans.iter().map(|scan| json::planned_with(scan, &queue, now())).collect();
+        let counts = self.counts(status);
+        let summary = json::schedule(status, &lock(&self.service.shared.schedules), &counts);
         Ok(json!({ "schedule": summary, "scans": scans }))
     }
 

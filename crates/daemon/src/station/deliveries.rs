@@ -11,6 +11,7 @@
 use super::copying;
 use super::delivery_body::{parse_destination, read_priority};
 use super::queue::parts;
+use super::setup::StationSetup;
 use super::shared::Shared;
 use skyhaul::core::hint::{Hint, split};
 use skyhaul::recording::ScanPattern;
@@ -29,6 +30,40 @@ use std::time::Duration;
 /// A thread that waits looks this often whether the service has ended.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 
+impl StationSetup {
+    /// Whether the deliveries of the watched directory name destinations of this configuration, with a directory for each disk.
+    ///
+    /// # Errors
+    /// What is wrong with the first that does not.
+    pub fn check_deliveries(&self) -> Result<(), String> {
+        for one in &self.schedule.deliveries {
+            self.delivery_target(one)?;
+            one.scans.iter().try_for_each(|text| ScanPattern::new(text).map(|_| ()))?;
+        }
+        Ok(())
+    }
+
+    /// The destination of a delivery, and its directories.
+    fn delivery_target(&self, one: &ScheduledDelivery) -> Result<(String, Vec<String>), String> {
+        let (destination, directories) = parse_destination(&one.to)?;
+        let known = &self.config.destinations;
+        if !known.iter().any(|known| known.name == destination) {
+            let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+            let hint = match names.is_empty() {
+                true => Hint("add [[station.destination]] to the configuration".to_owned()),
+                false => Hint(format!("the destinations are: {}", names.join(", "))),
+            };
+            return Err(format!("no destination is named `{destination}`{hint}"));
+        }
+        let disks = self.disks.len();
+        if directories.len() < disks {
+            let hint = Hint(format!("a directory for each, such as {destination}:/d1 {destination}:/d2"));
+            return Err(format!("recordings are on {disks} disks, delivered to fewer directories{hint}"));
+        }
+        Ok((destination, directories))
+    }
+}
+
 impl Shared {
     /// The rules of deliveries; `names` has the recording of each scan.
     pub(super) fn rules(
@@ -42,21 +77,7 @@ impl Shared {
         }
         let mut rules: Vec<DeliveryRule> = Vec::new();
         for one in deliveries {
-            let (destination, directories) = parse_destination(&one.to)?;
-            let known = &self.setup.config.destinations;
-            if !known.iter().any(|known| known.name == destination) {
-                let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-                let hint = match names.is_empty() {
-                    true => Hint("add [[station.destination]] to the configuration".to_owned()),
-                    false => Hint(format!("the destinations are: {}", names.join(", "))),
-                };
-                return Err(format!("no destination is named `{destination}`{hint}"));
-            }
-            let disks = self.setup.disks.len();
-            if directories.len() < disks {
-                let hint = Hint(format!("a directory for each, such as {destination}:/d1 {destination}:/d2"));
-                return Err(format!("recordings are on {disks} disks, delivered to fewer directories{hint}"));
-            }
+            let (destination, directories) = self.setup.delivery_target(one)?;
             let scans = match one.scans.is_empty() {
                 true => None,
                 false => Some(matching(&one.scans, schedule, &name)?),

@@ -8,9 +8,9 @@ use skyhaul::quality::QualityReport;
 use skyhaul::time::format_exact;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    DeliveryStatus, InputStatus, PlannedStatus, QueuedId, QueuedState, QueuedStatus, RecordingStatus,
-    Reserved, ScanDelivery, ScheduleStatus, StationDisk, StationRefusal, StationSnapshot, TransferOutcome,
-    TransferPace, TransferStatus, UnixMillis,
+    DeliveryCounts, DeliveryStatus, InputStatus, PlannedStatus, QueuedId, QueuedState, QueuedStatus,
+    RecordingStatus, Reserved, ScanDelivery, ScheduleStatus, StationDisk, StationRefusal, StationSnapshot,
+    TransferOutcome, TransferPace, TransferStatus, UnixMillis,
 };
 use std::path::Path;
 
@@ -66,8 +66,8 @@ pub fn recording(status: &RecordingStatus) -> Value {
     })
 }
 
-/// A schedule in numbers.
-pub(super) fn schedule(status: &ScheduleStatus, known: &Schedules) -> Value {
+/// A schedule in numbers, with what became of each of its deliveries.
+pub(super) fn schedule(status: &ScheduleStatus, known: &Schedules, counts: &[DeliveryCounts]) -> Value {
     let states: Map<String, Value> =
         status.states.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
     let kept = known.all.get(&status.name);
@@ -83,7 +83,7 @@ pub(super) fn schedule(status: &ScheduleStatus, known: &Schedules) -> Value {
         "states": states,
         "next": next,
         "next_start": next_start.map(skyhaul::time::format),
-        "deliveries": status.deliveries.iter().map(delivery).collect::<Vec<_>>(),
+        "deliveries": deliveries(status, counts),
     })
 }
 
@@ -99,22 +99,26 @@ pub(super) fn planned(status: &PlannedStatus) -> Value {
         "attempts": status.attempts,
         "recording": status.recording,
         "reason": status.reason,
-        "deliveries": status.deliveries.iter().map(|one| scan_delivery(one, &[])).collect::<Vec<_>>(),
+        "deliveries": status.deliveries.iter().map(|one| scan_delivery(one, &[], UnixMillis(0))).collect::<Vec<_>>(),
     })
 }
 
 /// A scan of a schedule, with the states of its copies.
-pub(super) fn planned_with(status: &PlannedStatus, queue: &[QueuedStatus]) -> Value {
+pub(super) fn planned_with(status: &PlannedStatus, queue: &[QueuedStatus], now: UnixMillis) -> Value {
     let mut scan = planned(status);
-    scan["deliveries"] = status.deliveries.iter().map(|one| scan_delivery(one, queue)).collect();
+    scan["deliveries"] = status.deliveries.iter().map(|one| scan_delivery(one, queue, now)).collect();
     scan
 }
 
 /// The delivery of a scan. A copy without a state is not among those of `queue`.
-fn scan_delivery(one: &ScanDelivery, queue: &[QueuedStatus]) -> Value {
+fn scan_delivery(one: &ScanDelivery, queue: &[QueuedStatus], now: UnixMillis) -> Value {
     let copy = |copy: &QueuedId| {
-        let at = queue.binary_search_by_key(copy, |status| status.copy).ok();
-        json!({ "copy": copy.0, "state": at.map(|at| queue[at].state.name()) })
+        let at = queue.binary_search_by_key(copy, |status| status.copy).ok().map(|at| &queue[at]);
+        json!({
+            "copy": copy.0,
+            "state": at.map(|status| status.state.name()),
+            "waiting_for_hours": at.is_some_and(|status| status.is_out_of_hours(now)),
+        })
     };
     json!({
         "destination": one.destination,
@@ -124,13 +128,22 @@ fn scan_delivery(one: &ScanDelivery, queue: &[QueuedStatus]) -> Value {
     })
 }
 
-/// A delivery of a schedule in numbers.
-fn delivery(status: &DeliveryStatus) -> Value {
-    let mut value = serde_json::to_value(DeliveryBody::of(&status.rule)).unwrap_or_default();
-    let states: Map<String, Value> =
-        status.states.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
-    value["states"] = states.into();
-    value
+/// The deliveries of a schedule in numbers.
+fn deliveries(status: &ScheduleStatus, counts: &[DeliveryCounts]) -> Vec<Value> {
+    let none = DeliveryCounts::default();
+    let of = |(at, status): (usize, &DeliveryStatus)| {
+        let counts = counts.get(at).unwrap_or(&none);
+        let mut value = serde_json::to_value(DeliveryBody::of(&status.rule)).unwrap_or_default();
+        let states: Map<String, Value> =
+            status.states.iter().map(|(state, count)| (state.name().to_owned(), json!(count))).collect();
+        value["destination"] = status.rule.destination.as_str().into();
+        value["states"] = states.into();
+        value["copies"] = json!(counts.copies);
+        value["not_recorded"] = json!(counts.not_recorded);
+        value["pending"] = json!(counts.pending);
+        value
+    };
+    status.deliveries.iter().enumerate().map(of).collect()
 }
 
 /// A transfer. Its priority is below that of every recording.
@@ -163,7 +176,7 @@ pub(super) fn transfer(status: &TransferStatus) -> Value {
 }
 
 /// A copy of the queue. Its priority is below that of every recording.
-pub(super) fn queued(status: &QueuedStatus) -> Value {
+pub(super) fn queued(status: &QueuedStatus, now: UnixMillis) -> Value {
     let request = &status.request;
     let limit = match status.pace {
         TransferPace::Free | TransferPace::Paused => None,
@@ -188,6 +201,7 @@ pub(super) fn queued(status: &QueuedStatus) -> Value {
         "priority": "below recordings",
         "order": request.priority,
         "hours": request.hours.map(|hours| hours.to_string()),
+        "waiting_for_hours": status.is_out_of_hours(now),
         "schedule": request.schedule,
         "paused": status.pace == TransferPace::Paused,
         "limit_bits": limit,

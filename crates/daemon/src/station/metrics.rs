@@ -1,9 +1,11 @@
 //! `/metrics` of a station: counters in the format of Prometheus. It requires no token and contains none.
 
 use super::StationService;
+use super::shared::now;
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
 use skyhaul_core::station::{DiskCondition, StationSnapshot};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 fn metric(name: &str, kind: Kind, help: &str) -> Metric {
@@ -54,6 +56,7 @@ pub(super) fn text(service: &StationService) -> String {
     all.extend(shared.files.get().into_iter().flat_map(|files| files.metrics(&of_files)));
     all.extend(shared.alerts.metrics(&metric));
     all.extend(of_recordings(&snapshot));
+    all.extend(of_deliveries(service, &snapshot));
     let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");
     let mut free = metric("disk_free_bytes", Kind::Gauge, "Bytes that recordings may still fill.");
     for disk in &snapshot.disks {
@@ -66,6 +69,34 @@ pub(super) fn text(service: &StationService) -> String {
     all.extend([usable, free]);
     let counters: String = all.iter().map(Metric::text).collect();
     counters + &super::dashboard::metrics::text(&lock(&shared.board))
+}
+
+/// Of what schedules deliver to other hosts.
+fn of_deliveries(service: &StationService, snapshot: &StationSnapshot) -> [Metric; 2] {
+    let mut copies = metric("delivery_copies", Kind::Gauge, "Copies that a schedule asked for, in a state.");
+    let mut scans =
+        metric("delivery_scans", Kind::Gauge, "Scans of a schedule whose delivery is in a state.");
+    for status in snapshot.schedules.iter().filter(|status| !status.deliveries.is_empty()) {
+        let counts = lock(&service.shared.state).station.delivery_counts(&status.name, now());
+        // Several rules may be for one destination.
+        let mut sums: BTreeMap<(bool, &str, &str), usize> = BTreeMap::new();
+        for (delivery, counts) in status.deliveries.iter().zip(&counts) {
+            let to = delivery.rule.destination.as_str();
+            counts
+                .copies
+                .iter()
+                .for_each(|(state, count)| *sums.entry((true, to, *state)).or_default() += count);
+            delivery.states.iter().for_each(|(state, count)| {
+                *sums.entry((false, to, state.name())).or_default() += count;
+            });
+        }
+        for ((is_copy, to, state), count) in sums {
+            let metric = if is_copy { &mut copies } else { &mut scans };
+            let labels = [("destination", &to as _), ("schedule", &status.name as _), ("state", &state as _)];
+            metric.add(&labels, count as u64);
+        }
+    }
+    [copies, scans]
 }
 
 /// Of what is recorded, and of schedules.

@@ -269,7 +269,7 @@ impl Shared {
             StationAction::DiskChanged(disk) => self.publish("disk", &json::disk(disk)),
             StationAction::ScanChanged(scan) => self.publish("scan", &json::planned(scan)),
             StationAction::TransferChanged(status) => self.publish("transfer", &json::transfer(status)),
-            StationAction::QueuedChanged(status) => self.publish("queued", &json::queued(status)),
+            StationAction::QueuedChanged(status) => self.publish("queued", &json::queued(status, now())),
             StationAction::QueuedRemoved(copy) => {
                 self.send("queued", &serde_json::json!({ "copy": copy.0, "state": "removed" }));
             }

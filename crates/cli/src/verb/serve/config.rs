@@ -173,6 +173,7 @@ fn check(setup: &mut StationSetup) -> Result<()> {
     }
     let hint = Hint("give the name of a [[station.input]]");
     ensure!(input.is_empty() || seen.contains(input), "schedule: no input is named {input}{hint}");
+    setup.check_deliveries().map_err(|why| anyhow!("schedule.delivery: {why}"))?;
     Ok(())
 }
 

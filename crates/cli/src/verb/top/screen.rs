@@ -1,16 +1,15 @@
 //! What `top` shows, as lines: header, alarms, recordings, disks, copies to other hosts, events. Without a reply, nothing that was live looks live.
 
+use super::cells::{Cell, aligned, clock, head, left, level, losses, right, soft, text};
+use super::copies::{copies, deliveries};
 use crate::print::{bytes, count, rate};
 use serde_json::Value;
 use skyhaul::core::hint::split;
-use skyhaul::io::say::escaped_name;
 use skyhaul::io::terminal::{StyledLine, TextStyle};
 use skyhaul::recording::in_words;
 
 /// Maximum number of alarms, and of disks, for which there is room.
 const MAX_ALARMS: usize = 8;
-/// Maximum number of copies to other hosts for which there is room.
-const MAX_COPIES: usize = 8;
 /// Maximum number of events without a terminal.
 const MAX_EVENTS: usize = 20;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -53,10 +52,11 @@ impl TopView {
         lines.push(Vec::new());
         lines.extend(aligned(&self.disks()));
         lines.push(Vec::new());
-        let copies = self.copies();
-        if copies.len() > 1 {
-            lines.extend(aligned(&copies));
-            lines.push(Vec::new());
+        for table in [deliveries(&self.status), copies(&self.status)] {
+            if table.len() > 1 {
+                lines.extend(aligned(&table));
+                lines.push(Vec::new());
+            }
         }
         // The last row says how to leave.
         let room = rows.saturating_sub(lines.len() + 2).min(MAX_EVENTS);
@@ -152,6 +152,8 @@ impl TopView {
     fn alarms(&self) -> Vec<StyledLine> {
         let alarms = self.figures["alarms"].as_array().map_or(&[][..], Vec::as_slice);
         let mut lines: Vec<StyledLine> = alarms.iter().take(MAX_ALARMS).map(alarm).collect();
+        let receivers = self.figures["alarm_receivers"].as_array().into_iter().flatten();
+        lines.extend(receivers.filter(|one| one["failure"].is_string()).map(receiver));
         if alarms.len() > MAX_ALARMS {
             lines.push(vec![(TextStyle::Bad, format!("and {} more alarms", alarms.len() - MAX_ALARMS))]);
         }
@@ -197,50 +199,6 @@ impl TopView {
                 losses(&one["kernel_drops"], TextStyle::Bad),
             ]);
         }
-        rows
-    }
-
-    /// What is copied or sent to other hosts, as far as it has not ended well.
-    fn copies(&self) -> Vec<Vec<Cell>> {
-        let list = |key: &str| self.status[key].as_array().map_or(&[][..], Vec::as_slice);
-        let mut rows = vec![head(&[
-            "COPY",
-            "TO",
-            "STATE",
-            ">RATE",
-            ">THERE",
-            ">UNCONFIRMED",
-            ">SIZE",
-            ">LEFT",
-            "REASON",
-        ])];
-        let size = |value: &Value| right(TextStyle::Plain, bytes(value.as_u64().unwrap_or(0)));
-        let sent = list("transfers").iter().filter(|one| one["state"] != "ended");
-        for (one, is_queued) in
-            list("queue").iter().map(|one| (one, true)).chain(sent.map(|one| (one, false)))
-        {
-            let (to, there) = if is_queued { ("destination", "there_bytes") } else { ("to", "sent_bytes") };
-            let state = if one["paused"] == true { "paused".to_owned() } else { text(&one["state"]) };
-            let style = match state.as_str() {
-                "failed" => TextStyle::Bad,
-                "backing_off" | "paused" => TextStyle::Warning,
-                "waiting" => TextStyle::Soft,
-                _ => TextStyle::Good,
-            };
-            let left_over = one["eta_seconds"].as_f64().map_or_else(|| "-".into(), in_words);
-            rows.push(vec![
-                left(TextStyle::Strong, text(&one["scan"])),
-                left(TextStyle::Plain, text(&one[to])),
-                left(style, state.replace('_', " ")),
-                right(TextStyle::Plain, rate(one["rate_bits"].as_f64().unwrap_or(0.0))),
-                size(&one[there]),
-                size(&one["unconfirmed_bytes"]),
-                size(&one["size_bytes"]),
-                right(TextStyle::Plain, left_over),
-                left(TextStyle::Soft, text(&one["reason"])),
-            ]);
-        }
-        rows.truncate(MAX_COPIES + 1);
         rows
     }
 
@@ -299,55 +257,6 @@ impl TopView {
     }
 }
 
-/// A cell of a table: whether it stands at the right, its style, its text.
-type Cell = (bool, TextStyle, String);
-
-fn left(style: TextStyle, text: String) -> Cell {
-    (false, style, text)
-}
-
-fn right(style: TextStyle, text: String) -> Cell {
-    (true, style, text)
-}
-
-fn soft(text: &str) -> Cell {
-    (false, TextStyle::Soft, text.to_owned())
-}
-
-/// Titles; `>` marks columns of numbers.
-fn head(titles: &[&str]) -> Vec<Cell> {
-    let title = |title: &&str| match title.strip_prefix('>') {
-        Some(title) => (true, TextStyle::Soft, title.to_owned()),
-        None => (false, TextStyle::Soft, (*title).to_owned()),
-    };
-    titles.iter().map(title).collect()
-}
-
-fn losses(value: &Value, bad: TextStyle) -> Cell {
-    match value.as_u64().unwrap_or(0) {
-        0 => right(TextStyle::Soft, "0".into()),
-        lost => right(bad, count(lost)),
-    }
-}
-
-/// Text of the station; as it is drawn, so that columns are aligned.
-fn text(value: &Value) -> String {
-    escaped_name(value.as_str().unwrap_or_default()).into_owned()
-}
-
-/// The time of day of a time of the API.
-fn clock(time: &Value) -> String {
-    time.as_str().and_then(|time| time.get(11..19)).unwrap_or("-").to_owned()
-}
-
-fn level(value: &Value) -> TextStyle {
-    match value.as_str() {
-        Some("error") => TextStyle::Bad,
-        Some("warning") => TextStyle::Warning,
-        _ => TextStyle::Soft,
-    }
-}
-
 fn alarm(alarm: &Value) -> StyledLine {
     let subject = text(&alarm["subject"]);
     let subject = if subject.is_empty() { "station".to_owned() } else { subject };
@@ -360,19 +269,12 @@ fn alarm(alarm: &Value) -> StyledLine {
     ]
 }
 
-/// Rows with columns of equal width.
-fn aligned(rows: &[Vec<Cell>]) -> Vec<StyledLine> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.2.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let piece = |((is_right, style, text), width): (&Cell, &usize)| {
-        let free = " ".repeat(width.saturating_sub(text.chars().count()));
-        let padded = if *is_right { format!("{free}{text}  ") } else { format!("{text}{free}  ") };
-        (*style, padded)
-    };
-    rows.iter().map(|row| row.iter().zip(&widths).map(piece).collect()).collect()
+/// A receiver of alarms that fails.
+fn receiver(one: &Value) -> StyledLine {
+    let waiting = count(one["waiting"].as_u64().unwrap_or(0));
+    let said =
+        format!("ALARMS   receiver {}: {waiting} waiting, {}", text(&one["name"]), text(&one["failure"]));
+    vec![(TextStyle::Warning, said), (TextStyle::Soft, format!("  since {}", clock(&one["failing_since"])))]
 }
 
 #[cfg(test)]
@@ -423,6 +325,29 @@ mod tests {
         assert_eq!(row.chars().count(), head.chars().count());
         assert!(lines.contains(&"12:01:02  info  n26c3 recording from mh1".to_owned()), "{lines:#?}");
         assert_eq!(lines[23], "q quit");
+    }
+
+    #[test]
+    fn deliveries_copies_and_receivers_that_fail_are_shown() {
+        let mut view = view();
+        view.status["schedules"] = json!([{ "name": "n26c3_mh", "deliveries": [{ "destination": "correlator", "to": ["correlator:/d"],
+            "after": "session", "from": "22:00", "until": "06:00", "priority": -2, "states": { "waiting": 3, "queued": 5, "not_recorded": 1 },
+            "copies": { "waiting_for_hours": 2, "done": 2, "forgotten": 1 }, "not_recorded": { "it was never begun": 1 }, "pending": null }] }]);
+        view.status["queue"] = json!([{ "scan": "n26c3_mh_no1", "destination": "correlator", "state": "waiting", "waiting_for_hours": true,
+            "order": -2, "hours": "22:00-06:00", "there_bytes": 0, "unconfirmed_bytes": 0, "size_bytes": 2_000_000 }]);
+        view.figures["alarm_receivers"] = json!([{ "name": "mail", "waiting": 2, "failure": "refused", "failing_since": "2026-11-27T12:00:00Z" },
+            { "name": "page", "waiting": 0, "failure": null }]);
+        let lines = plain(&view.lines(200, 40));
+        let words = |start: &str| {
+            let line =
+                lines.iter().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{lines:#?}"));
+            line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!(words("n26c3_mh "), "n26c3_mh|correlator|-2|22:00-06:00|3|0|2|0|2|0|1|it was never begun");
+        let copy = "n26c3_mh_no1|correlator|waiting for hours|-2|22:00-06:00|0 b/s|0 B|0 B|2.00 MB|-";
+        assert_eq!(words("n26c3_mh_no1"), copy);
+        assert_eq!(words("ALARMS"), "ALARMS|receiver mail: 2 waiting, refused|since 12:00:00");
+        assert!(!lines.iter().any(|line| line.contains("receiver page")), "{lines:#?}");
     }
 
     #[test]

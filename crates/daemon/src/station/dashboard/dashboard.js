@@ -144,6 +144,7 @@ async function loadList() {
     // Schedules come in numbers; the scans of each are asked for.
     const isDivided = view[0] === 'schedule' && state.paths[`${path}/{name}`]?.get && Array.isArray(list);
     const parts = isDivided ? await Promise.all(list.slice(0, 16).map(one => get(`${short}/${encodeURIComponent(one.name)}`))) : [];
+    if (isDivided) state.deliveries = list.flatMap(one => (one.deliveries ?? []).map(delivery => ({ ...delivery, schedule: one.name })));
     state.lists[view[0]] = isDivided ? parts.flatMap(part => part.scans ?? []).sort((a, b) => a.start < b.start ? -1 : 1) : list;
     state.listError = '';
   } catch (error) {
@@ -191,7 +192,9 @@ function draw() {
   document.title = `${state.live ? alarms.length ? `(${alarms.length}) ` : '' : 'Not connected: '}Skyhaul station`;
   drawViews();
   if (!state.status || !state.figures) return;
-  show('alarms', ...alarms.map(alarm => {
+  const failing = (state.figures.alarm_receivers ?? []).filter(one => one.failure).map(one => ({ level: 'warning', subject: `Alarms to ${one.name}`,
+    text: `${number(one.waiting)} ${one.waiting === 1 ? 'message waits' : 'messages wait'}: ${one.failure}`, since: one.failing_since }));
+  show('alarms', ...[...alarms, ...failing].map(alarm => {
     const time = element('time', '', `since ${clock(alarm.since)}`);
     time.title = moment(alarm.since);
     return element('div', `alarm ${alarm.level}`, element('span', 'level', alarm.level), element('span', 'subject', alarm.subject || 'Station'), element('span', 'what', alarm.text), time);
@@ -380,19 +383,56 @@ function drawEvents() {
   ], [...state.log].reverse(), 'Nothing has happened since the service began.'));
 }
 
+// What became of a copy that a schedule asked for, in words.
+const COPY_WORDS = { done: 'copied', forgotten: 'not in the queue any more', waiting_for_hours: 'waiting for its hours', backing_off: 'tried again later' };
+const copyWord = name => COPY_WORDS[name] ?? name.replaceAll('_', ' ');
+const hoursOf = one => one.from ? `${one.from}–${one.until}` : 'any';
+const total = (counts, ...keys) => keys.reduce((all, key) => all + (counts?.[key] ?? 0), 0);
+
+/** The deliveries of a scan in words: each destination, and where its copies are. */
+function scanDeliveries(deliveries) {
+  return (deliveries ?? []).map(one => {
+    const copies = one.copies.map(copy => `${copy.copy} ${copyWord(copy.waiting_for_hours ? 'waiting_for_hours' : copy.state ?? 'forgotten')}`);
+    return `${one.destination}: ${copies.length ? copies.join(', ') : [one.state.replaceAll('_', ' '), one.reason].filter(Boolean).join(', ')}`;
+  }).join('; ');
+}
+
+function drawDeliveries() {
+  const deliveries = state.deliveries ?? [];
+  at('deliveries-card').hidden = deliveries.length === 0;
+  show('deliveries', table([
+    ['Schedule', 'name', one => one.schedule],
+    ['To', '', one => one.to.join(', ')],
+    ['After', '', one => one.after === 'session' ? 'the session' : 'each scan'],
+    ['Hours, UTC', 'n', hoursOf],
+    ['Priority', 'n', one => number(one.priority)],
+    ['Scans waiting', 'n', one => number(total(one.states, 'waiting', 'pending'))],
+    ['Copies waiting', 'n', one => number(total(one.copies, 'waiting', 'backing_off'))],
+    ['For hours', 'n', one => number(total(one.copies, 'waiting_for_hours'))],
+    ['Running', 'n', one => number(total(one.copies, 'running', 'comparing'))],
+    ['Copied', 'n', one => number(total(one.copies, 'done'))],
+    ['Failed', 'n', one => counted(total(one.copies, 'failed', 'cancelled'), 'hurt')],
+    ['Not recorded', 'n', one => counted(total(one.states, 'not_recorded'), 'care')],
+    ['', 'what', one => [one.pending, ...Object.entries(one.not_recorded ?? {}).map(([why, count]) => `${number(count)} not recorded: ${why}`)].filter(Boolean).join('; ')],
+  ], deliveries, ''));
+}
+
 // Columns of lists by field; those that a list does not have are left out.
 const FIELDS = {
-  copy: ['No.', 'n', number], scan: ['Scan', 'name'], name: ['Name', 'name'], to: ['To', ''], destination: ['Destination', ''], schedule: ['Schedule', ''], input: ['Input', ''], state: ['State', '', stateOf],
+  copy: ['No.', 'n', number], scan: ['Scan', 'name'], name: ['Name', 'name'], to: ['To', ''], destination: ['Destination', ''], schedule: ['Schedule', ''], input: ['Input', ''], state: ['State', '', stateOf], order: ['Priority', 'n', number], hours: ['Hours, UTC', 'n'],
   outcome: ['Outcome', '', stateOf], start: ['Start, UTC', 'n', moment], stop: ['Stop, UTC', 'n', moment], rate_bits: ['Rate', 'n', rate],
   limit_bits: ['Limit', 'n', rate], sent_bytes: ['Sent', 'n', bytes], there_bytes: ['There', 'n', bytes], unconfirmed_bytes: ['Unconfirmed', 'n', bytes], size_bytes: ['Size', 'n', bytes], space_bytes: ['Space', 'n', bytes],
-  eta_seconds: ['Left', 'n', span], due_at: ['Due, UTC', 'n', moment], requested_at: ['Requested', 'n', moment], ended_at: ['Ended', 'n', moment], attempts: ['Attempts', 'n', number], recording: ['Recording', ''], reason: ['', 'what'],
+  eta_seconds: ['Left', 'n', span], due_at: ['Due, UTC', 'n', moment], requested_at: ['Requested', 'n', moment], ended_at: ['Ended', 'n', moment], attempts: ['Attempts', 'n', number], recording: ['Recording', ''], delivered: ['Deliveries', 'what'], reason: ['', 'what'],
 };
+// What a row of a list says beside its fields.
+const told = row => ({ ...row, ...(row.waiting_for_hours ? { state: 'waiting for hours' } : {}), ...(row.deliveries?.length ? { delivered: scanDeliveries(row.deliveries) } : {}) });
 function drawList(view) {
   const value = state.lists[view];
   if (state.listError) return show(view, element('p', 'reply bad', state.listError));
   if (value === undefined) return show(view, element('p', 'none', 'Reading …'));
   const lists = Array.isArray(value) ? [value] : Object.values(value).filter(Array.isArray);
-  const rows = lists.flat().filter(row => row && typeof row === 'object');
+  const rows = lists.flat().filter(row => row && typeof row === 'object').map(told);
+  if (view === 'schedule') drawDeliveries();
   const has = (row, key) => row[key] !== null && row[key] !== undefined && typeof row[key] !== 'object';
   const columns = Object.entries(FIELDS).filter(([key]) => rows.some(row => has(row, key))).map(([key, [title, kind, words]]) =>
     [title, kind, row => !has(row, key) ? '' : words ? words(row[key]) : `${row[key]}`]);

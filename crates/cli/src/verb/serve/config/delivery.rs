@@ -52,11 +52,12 @@ mod tests {
 
     const STATION: &str = "[station]\n[[station.disk]]\npath = '/d'\n[[station.input]]\nname = 'a'\n\
                            listen = ['udp://127.0.0.1:1']\n[[station.schedule.delivery]]\n";
+    const DESTINATION: &str = "[[station.destination]]\nname = 'c'\nhost = 'h'\ntoken_file = '/t'\n";
 
     #[test]
     fn every_key_is_read_and_what_is_wrong_is_named() {
         let keys = "to = ['c:/d1', 'c:/d2']\nscans = ['no*']\nafter = 'session'\nfrom = '22:00'\nuntil = '06:00'\npriority = -2\nrate = '1Gbps'";
-        let all = parse(&format!("{STATION}{keys}")).unwrap().setup.schedule.deliveries;
+        let all = parse(&format!("{STATION}{keys}\n{DESTINATION}")).unwrap().setup.schedule.deliveries;
         let said =
             "no*, after the last scan, to c:/d1, c:/d2, 22:00-06:00 UTC, priority -2, at most 1.00 Gb/s";
         assert_eq!(all[0].to_string(), said);
@@ -66,9 +67,22 @@ mod tests {
             ("to = ['c:/d']\nuntil = '06:00'", "from needs until"),
             ("to = ['c:/d']\npriority = 10", "line 9: priority: expected a number from -9 to 9"),
             ("to = ['c:/d']\nafter = 'x'", "expected scan or session"),
+            (
+                "to = ['d:/d']",
+                "schedule.delivery: no destination is named `d`; hint: the destinations are: c",
+            ),
+            ("to = ['d']", "schedule.delivery: expected NAME:DIR"),
+            (
+                "to = ['c:/d']\n[[station.disk]]\npath = '/e'",
+                "schedule.delivery: recordings are on 2 disks, delivered to fewer directories",
+            ),
         ] {
-            let error = parse(&format!("{STATION}{keys}")).err().map(|error| format!("{error:#}")).unwrap();
+            let text = format!("{STATION}{keys}\n{DESTINATION}");
+            let error = parse(&text).err().map(|error| format!("{error:#}")).unwrap();
             assert!(error.contains(expected), "{error}");
         }
+        let alone =
+            parse(&format!("{STATION}to = ['c:/d']")).err().map(|error| format!("{error:#}")).unwrap();
+        assert!(alone.contains("no destination is named `c`; hint: add [[station.destination]]"), "{alone}");
     }
 }
