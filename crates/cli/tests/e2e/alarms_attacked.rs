@@ -4,7 +4,9 @@ use crate::alarms::{hook, lines, metric};
 use crate::device::Mounted;
 use crate::serve::Serving;
 use crate::site::{Job, Site, number, wait_for, words};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -120,8 +122,10 @@ struct Authority {
 }
 
 impl Authority {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -172,7 +176,7 @@ fn secure_hook(shown: Arc<Mutex<Arc<ServerConfig>>>) -> (u16, Receiver<Value>) {
 fn a_wrong_certificate_is_named_and_the_alarm_is_kept_until_it_is_right() {
     let site = Site::new(1);
     let place = site.disks[0].parent().unwrap().to_owned();
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (Authority::new("CA"), Authority::new("CA2"));
     let trusted = place.join("ca.pem");
     std::fs::write(&trusted, &authority.pem).unwrap();
     let shown = Arc::new(Mutex::new(authority.server("chat.example", 2100)));
@@ -241,10 +245,12 @@ impl Drop for Filler {
     }
 }
 
+/// A schedule of one scan, in a year of its own.
 fn schedule(place: &Path, name: &str) -> std::path::PathBuf {
     let path = place.join(format!("{name}.toml"));
     let text = format!(
-        "experiment = '{name}'\nstation = 'Mh'\n[[scan]]\nname = 'no1'\nstart = 2100-01-01T00:00:00Z\nduration = '10s'\n"
+        "experiment = '{name}'\nstation = 'Mh'\n[[scan]]\nname = 'no1'\nstart = {}-01-01T00:00:00Z\nduration = '10s'\n",
+        2100 + name.len()
     );
     std::fs::write(&path, text).unwrap();
     path
@@ -299,14 +305,14 @@ fn a_full_disk_under_the_files_of_the_station_is_named_and_loses_nothing_that_wa
     wait_for("its end to be sent", || {
         said("not_kept").last().is_some_and(|one| one["event"] == "end").then_some(())
     });
-    load(&serving, "more").expect(0);
+    load(&serving, "later").expect(0);
     wait_for("what was sent to be kept", || {
         let text = std::fs::read_to_string(disk.join("station_alarms.json")).ok()?;
         let kept: Value = serde_json::from_str(&text).ok()?;
         (kept["alarms"] == json!([])).then_some(())
     });
     serving.kill_and_restart();
-    assert_eq!(names(&serving), ["kept_mh", "more_mh"]);
+    assert_eq!(names(&serving), ["kept_mh", "later_mh"]);
     // Nothing holds, and nothing is said again.
     let before = lines(&file).len();
     serving.call("station start quiet --input a").expect(0);

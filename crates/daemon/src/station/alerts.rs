@@ -207,9 +207,11 @@ impl Post {
                 *failing = None;
                 Some("takes messages again".to_owned())
             }
-            (Err(why), Some((.., known))) if *known != why => {
-                why.clone_into(known);
-                Some(format!("still fails: {why}"))
+            (Err(why), Some((.., known))) => {
+                // One that says the time says it each time.
+                let is_same = without_digits(known).eq(without_digits(&why));
+                known.clone_from(&why);
+                (!is_same).then(|| format!("still fails: {why}"))
             }
             (Err(why), failing @ None) => {
                 *failing = Some((Instant::now(), self.time.clone(), why.clone()));
@@ -218,6 +220,10 @@ impl Post {
             _ => None,
         }
     }
+}
+
+fn without_digits(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|c| !c.is_ascii_digit())
 }
 
 impl Receiver {
