@@ -154,7 +154,7 @@ fn a_slow_stream_is_judged_by_its_first_part() {
     let quality = Quality::start(QualityOptions::default(), |_| {}).unwrap();
     let mut tap = QualityTap::new(quality.sender.clone(), Arc::clone(&quality.shared));
     // 20 frames of each thread in 5 s.
-    tap.part(&info, &StreamPart { frames_per_second: Some(4), ..part(&frames, &[]) });
+    tap.part(&info, &StreamPart { frames_per_second: Some(4), arrived: None, ..part(&frames, &[]) });
     let begun = Instant::now();
     while quality.view().report().current().count() == 0 {
         assert!(begun.elapsed() < std::time::Duration::from_secs(60), "nothing is named");

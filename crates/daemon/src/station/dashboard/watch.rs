@@ -38,17 +38,19 @@ struct Seen {
     control: Option<Arc<RecordingControl>>,
 }
 
-fn make(shared: &Shared) {
-    let (snapshot, all) = {
-        let state = lock(&shared.state);
-        let snapshot = state.station.snapshot();
-        let seen = |status: &RecordingStatus| Seen {
-            status: status.clone(),
-            control: state.controls.get(&status.recording).cloned(),
-        };
-        let all: Vec<Seen> = snapshot.recordings.iter().map(seen).collect();
-        (snapshot, all)
+fn look(shared: &Shared) -> (StationSnapshot, Vec<Seen>) {
+    let state = lock(&shared.state);
+    let snapshot = state.station.snapshot();
+    let seen = |status: &RecordingStatus| Seen {
+        status: status.clone(),
+        control: state.controls.get(&status.recording).cloned(),
     };
+    let all = snapshot.recordings.iter().map(seen).collect();
+    (snapshot, all)
+}
+
+fn make(shared: &Shared) {
+    let (snapshot, all) = look(shared);
     let at = Instant::now();
     let interrupted = lock(&shared.interrupted).clone();
     let answers = lock(&shared.board).disks.clone();
