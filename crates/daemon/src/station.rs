@@ -101,7 +101,7 @@ impl StationService {
             names,
         };
         let jobs = DiskJobs::start(&setup.disks)?;
-        let alerts = Alerts::start(&setup.alarms, jobs.kept(ALARMS_FILE), &json::wall_clock(now()))?;
+        let alerts = Alerts::start(&setup.alarms, &jobs.kept(ALARMS_FILE), &json::wall_clock(now()))?;
         let (job, delivery_jobs) = std::sync::mpsc::channel();
         let board = Mutex::new(Board::new(setup.disks.len()));
         let shared = Arc::new(Shared {

@@ -77,7 +77,7 @@ struct Post {
 
 impl Alerts {
     /// Starts a thread for each receiver. `kept` are the files of an earlier run.
-    pub(super) fn start(setup: &AlarmSetup, kept: io::Result<Vec<Vec<u8>>>, time: &str) -> io::Result<Self> {
+    pub(super) fn start(setup: &AlarmSetup, kept: &io::Result<Vec<Vec<u8>>>, time: &str) -> io::Result<Self> {
         let mut book = Book { ledger: AlarmLedger::new(setup.hold), version: 0, kept: Vec::new() };
         // No reason not to record.
         let as_new = "alarms that still hold are sent as new";
