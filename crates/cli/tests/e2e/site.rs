@@ -8,6 +8,7 @@ use skyhaul::io::disk::is_locked;
 use skyhaul::wire::vdif::{Header, Vdif};
 use skyhaul::wire::{Order, fila10g, mark5b, vtp};
 use std::io::{BufRead, BufReader, Read};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +20,21 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 /// Where everything here listens, on a port that the system gives.
 pub(crate) const ANY: &str = "--listen udp://127.0.0.1:0";
 
+/// Between two looks of [`wait_for`]: four times as long as the look took, which may be a command, so that waiting leaves the processors to
+/// what is waited for.
+const PAUSE: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(100);
+
 /// Wait until `done` gives something.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
+        let look = Instant::now();
         if let Some(found) = done() {
             return found;
         }
         assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep((4 * look.elapsed()).clamp(*PAUSE.start(), *PAUSE.end()));
     }
 }
 
