@@ -352,34 +352,9 @@ impl RequestEntry {
     pub(super) fn complete(&self) {
         self.is_complete.store(true, Ordering::Relaxed);
     }
-}
 
-impl CopyNote {
-    fn end(&self) -> CopyEnd {
-        let unsaid =
-            if self.has_begun.load(Ordering::Relaxed) { CopyEnd::Cancelled } else { CopyEnd::Refused };
-        self.end.get().copied().unwrap_or(unsaid)
-    }
-}
-
-impl Drop for RequestEntry {
-    fn drop(&mut self) {
-        let nanoseconds = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let status = self.status.load(Ordering::Relaxed);
-        let copy = self.copy.get();
-        {
-            let mut sums = lock(&self.ledger.sums);
-            let of = &mut sums.methods[method_number(&self.method)];
-            of.open -= 1;
-            of.classes[class(status)] += 1;
-            of.nanoseconds.record(nanoseconds);
-            if let Some(copy) = copy {
-                let of = &mut sums.copies[copy.way as usize];
-                of.open -= 1;
-                of.ends[copy.end() as usize] += 1;
-            }
-        }
-        let Some(log) = &self.ledger.log else { return };
+    /// What the log says of it.
+    fn line(&self, status: u16, nanoseconds: u64) -> String {
         let line = LoggedRequest {
             unix_nanoseconds: self.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128,
             peer: self.peer,
@@ -393,7 +368,7 @@ impl Drop for RequestEntry {
             nanoseconds,
             is_complete: self.is_complete.load(Ordering::Relaxed) && !self.is_broken.load(Ordering::Relaxed),
             tag: self.tag.get().copied(),
-            copy: copy.map(|copy| LoggedCopy {
+            copy: self.copy.get().map(|copy| LoggedCopy {
                 id: copy.id,
                 direction: copy.way.name(),
                 host: &copy.host,
@@ -402,6 +377,65 @@ impl Drop for RequestEntry {
                 job: copy.job.as_ref(),
             }),
         };
-        log.push(line.text());
+        line.text()
+    }
+}
+
+impl CopyNote {
+    fn end(&self) -> CopyEnd {
+        let unsaid =
+            if self.has_begun.load(Ordering::Relaxed) { CopyEnd::Cancelled } else { CopyEnd::Refused };
+        self.end.get().copied().unwrap_or(unsaid)
+    }
+}
+
+impl Drop for RequestEntry {
+    /// The line goes first: once no request is open, the log is closed.
+    fn drop(&mut self) {
+        let nanoseconds = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let status = self.status.load(Ordering::Relaxed);
+        let copy = self.copy.get();
+        if let Some(log) = &self.ledger.log {
+            log.push(self.line(status, nanoseconds));
+        }
+        let mut sums = lock(&self.ledger.sums);
+        let of = &mut sums.methods[method_number(&self.method)];
+        of.open -= 1;
+        of.classes[class(status)] += 1;
+        of.nanoseconds.record(nanoseconds);
+        if let Some(copy) = copy {
+            let of = &mut sums.copies[copy.way as usize];
+            of.open -= 1;
+            of.ends[copy.end() as usize] += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul::line_log::Retention;
+    use std::sync::Barrier;
+
+    /// A request may be over in another thread just when the server ends.
+    #[test]
+    fn the_log_is_closed_behind_the_last_request_that_is_over() {
+        let directory = tempfile::tempdir().unwrap();
+        for n in 0..500 {
+            let file = directory.path().join(n.to_string());
+            let keep = Retention { bytes: 1 << 20, files: 1, age: None };
+            let ledger = AccessLedger::open(Some(&AccessLogOptions { file: file.clone(), keep })).unwrap();
+            let entry = ledger.enter(SocketAddr::from(([127, 0, 0, 1], 1)), &Method::PUT, "/exp/last");
+            let both = Barrier::new(2);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    both.wait();
+                    drop(entry);
+                });
+                both.wait();
+                ledger.close();
+            });
+            assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 1, "try {n}");
+        }
     }
 }
