@@ -130,7 +130,8 @@ fn a_program_writes_and_is_given_the_immediate_data_behind_the_write() {
     let how = ClientWrite { offset: 100, message_bytes: 4096, immediate: true, rate: 0 };
     client.write(Arc::new(*b"visibilities"), &how, &stop).unwrap();
     let message = service.get(Some(Duration::from_secs(20))).unwrap();
-    assert_eq!((message.valid, message.is_complete, message.immediate), (vec![100..112], true, None));
+    let one = std::slice::from_ref(&(100..112));
+    assert_eq!((&message.valid[..], message.is_complete, message.immediate), (one, true, None));
     let behind = service.get(Some(Duration::from_secs(20))).unwrap();
     assert_eq!((behind.messages, behind.in_region, behind.immediate), (0..0, false, Some(1)));
     let mut got = Vec::new();
