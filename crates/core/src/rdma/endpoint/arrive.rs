@@ -169,23 +169,27 @@ impl RdmaEndpoint {
             }
             Asked::Terminated => self.end(id, ClosedBy::Terminated, now),
         }
-        if segment.opcode == RdmapOpcode::ReadResponse
-            && let Some(connection) = self.connections.get_mut(&id)
-        {
-            if let DdpHeader::Tagged(ddp) = segment.ddp
-                && ddp.last == 1
-            {
-                connection.end_answer(ddp.stag, now);
-            }
-            let complete = connection.reads.iter().find(|(_, read)| read.is_complete());
-            if let Some(read) = complete.map(|(id, _)| *id) {
-                connection.end_read(read, &mut self.regions, &mut self.events);
-            }
+        if segment.opcode == RdmapOpcode::ReadResponse {
+            self.answered(id, segment, now);
         }
         Ok(match place.filter(|place| place.to.length > 0) {
             Some(place) => Fate::Placed(place),
             None => Fate::Consumed,
         })
+    }
+
+    /// A segment of an answer has its place: its Read may be complete.
+    fn answered(&mut self, id: u32, segment: &DdpSegment, now: Nanos) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let DdpHeader::Tagged(ddp) = segment.ddp
+            && ddp.last == 1
+        {
+            connection.end_answer(ddp.stag, now);
+        }
+        let complete = connection.reads.iter().find(|(_, read)| read.is_complete());
+        if let Some(read) = complete.map(|(id, _)| *id) {
+            connection.end_read(read, &mut self.regions, &mut self.events);
+        }
     }
 
     fn control(
