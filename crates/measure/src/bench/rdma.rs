@@ -1,9 +1,9 @@
 //! RDMA in software beside plain sockets, in turns: the experiments of Lenkiewicz, Broekema and Metzler (2017) on this machine.
 //!
 //! ```text
-//!   messages   udp  tcp  write-stage  write-bpf  read      each size of message, nothing withheld
-//!   loss       write-stage  read                           each share of datagrams withheld on purpose, seeded
-//!   latency    udp  write-stage  write-bpf                 64 bytes, until a polling reader sees them
+//!   messages   udp  tcp  write-stage  write-bpf  write-tcp  read  read-tcp      each size of message, nothing withheld
+//!   loss       write-stage  read                                                each share of datagrams withheld on purpose, seeded
+//!   latency    udp  write-stage  write-bpf                                      64 bytes, until a polling reader sees them
 //!              └─ one thread sends ─▶ one thread receives, each on its own CPU
 //! ```
 //!
@@ -26,6 +26,7 @@ pub use report::{RdmaBenchReport, RdmaBenchRow, RdmaBenchRun, WriteLatency};
 use super::load_average;
 use report::Ran;
 use skyhaul::rdma::PlacementTier;
+use skyhaul_io::address::Transport;
 use skyhaul_io::host::machine::{Energy, Machine};
 use std::io;
 
@@ -76,13 +77,14 @@ pub fn run(options: &RdmaBenchOptions, progress: &mut dyn FnMut(&str)) -> io::Re
 fn once(options: &RdmaBenchOptions, row: &RdmaBenchRow, round: u64) -> io::Result<Ran> {
     let (softirq, meter) = (report::softirq(), Energy::start());
     let tier = if row.candidate == "write-bpf" { PlacementTier::Bpf } else { PlacementTier::Stage };
+    let transport = if row.candidate.ends_with("-tcp") { Transport::Tcp } else { Transport::Udp };
     let mut ran = match (row.experiment.as_str(), row.candidate.as_str()) {
         ("latency", "udp") => latency::socket(options),
         ("latency", _) => latency::write(options, tier),
         (_, "udp") => sockets::udp(options, row.message_bytes),
         (_, "tcp") => sockets::tcp(options, row.message_bytes),
-        (_, "read") => remote::reads(options, row.message_bytes, row.loss, round),
-        _ => remote::writes(options, row.message_bytes, row.loss, tier, round),
+        (_, "read" | "read-tcp") => remote::reads(options, row.message_bytes, row.loss, transport, round),
+        _ => remote::writes(options, row.message_bytes, row.loss, (tier, transport), round),
     }?;
     ran.run.softirq_seconds = report::softirq().zip(softirq).map(|(now, then)| (now - then).max(0.0));
     ran.run.joules = meter.map(|meter| meter.joules());

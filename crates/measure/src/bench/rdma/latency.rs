@@ -7,6 +7,7 @@ use super::options::{DATAGRAM_BYTES, LATENCY_MESSAGE_BYTES, RdmaBenchOptions};
 use super::remote::{placed_by, region, serving, unplaced};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
 use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
+use skyhaul_io::address::Transport;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
 use std::io;
@@ -140,12 +141,12 @@ fn words(bytes: &Message) -> [u64; WORDS] {
 /// A Write into memory that is looked at without waiting.
 pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Result<Ran> {
     const PAGE: u64 = 4096;
-    let serve = serving(options.address, PAGE, tier)?;
+    let serve = serving(options.address, PAGE, tier, Transport::Udp)?;
     let service = RdmaService::start(serve, 16).map_err(|error| unplaced(tier, error))?;
     let memory: Arc<RemoteMemory> = service.regions()[0].1.clone();
     let client = RdmaClient::connect(
         RdmaClientOptions {
-            to: region(service.local())?,
+            to: region(service.local(), Transport::Udp)?,
             arriving: None,
             leaving: None,
             datagram_bytes: Some(DATAGRAM_BYTES),

@@ -7,6 +7,7 @@ use skyhaul::rdma::{
     ServeOptions, WriteSource, write,
 };
 use skyhaul::stop::StopFlag;
+use skyhaul_io::address::Transport;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread::{self, Usage};
 use std::io;
@@ -14,20 +15,31 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Instant;
 
-/// The socket buffer of every receiver.
-const BUFFER: &str = "rcvbuf=64MiB";
+/// The socket buffer of every receiver of datagrams.
+const BUFFER: &str = "?rcvbuf=64MiB";
 
 /// A region of this many bytes that one peer uses.
-pub(super) fn serving(address: IpAddr, bytes: u64, tier: PlacementTier) -> io::Result<ServeOptions> {
-    let listen = format!("rdma+udp://{}?{BUFFER}", SocketAddr::new(address, 0));
+pub(super) fn serving(
+    address: IpAddr,
+    bytes: u64,
+    tier: PlacementTier,
+    transport: Transport,
+) -> io::Result<ServeOptions> {
+    let listen = address_of(SocketAddr::new(address, 0), "", transport);
     let (listen, region) = (parsed(&listen)?, parsed(&format!("bench:{bytes}B:read,write"))?);
     let datagram_bytes = Some(DATAGRAM_BYTES);
     Ok(ServeOptions { connections: Some(1), datagram_bytes, tier, ..ServeOptions::new(listen, vec![region]) })
 }
 
 /// The address of that region.
-pub(super) fn region(at: SocketAddr) -> io::Result<RdmaAddress> {
-    parsed(&format!("rdma+udp://{at}/bench?{BUFFER}"))
+pub(super) fn region(at: SocketAddr, transport: Transport) -> io::Result<RdmaAddress> {
+    parsed(&address_of(at, "/bench", transport))
+}
+
+/// Buffers are the kernel's in a stream, where it sizes them by the path.
+fn address_of(at: SocketAddr, region: &str, transport: Transport) -> String {
+    let buffer = if transport == Transport::Udp { BUFFER } else { "" };
+    format!("rdma+{}://{at}{region}{buffer}", transport.scheme())
 }
 
 /// A kernel that places nothing for this process is no failure: the candidate is skipped, with the reason.
@@ -105,15 +117,15 @@ pub(super) fn writes(
     options: &RdmaBenchOptions,
     message_bytes: u64,
     loss: f64,
-    tier: PlacementTier,
+    (tier, transport): (PlacementTier, Transport),
     round: u64,
 ) -> io::Result<Ran> {
-    let serve = serving(options.address, REGION_BYTES, tier)?;
+    let serve = serving(options.address, REGION_BYTES, tier, transport)?;
     let faults = withheld(loss, round)?;
     let (sender, receiver) = options.cpus;
     let both = between(options, serve, (receiver, sender), |at| {
         let how = RdmaWriteOptions {
-            to: region(at)?,
+            to: region(at, transport)?,
             source: WriteSource::Pattern,
             message_bytes,
             immediate: false,
@@ -156,12 +168,13 @@ pub(super) fn reads(
     options: &RdmaBenchOptions,
     message_bytes: u64,
     loss: f64,
+    transport: Transport,
     round: u64,
 ) -> io::Result<Ran> {
-    let serve = serving(options.address, REGION_BYTES, PlacementTier::Stage)?;
+    let serve = serving(options.address, REGION_BYTES, PlacementTier::Stage, transport)?;
     let arriving = withheld(loss, round)?;
     let both = between(options, serve, options.cpus, |at| {
-        let to = region(at)?;
+        let to = region(at, transport)?;
         let how = RdmaClientOptions {
             to,
             arriving,
