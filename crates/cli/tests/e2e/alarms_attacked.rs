@@ -1,4 +1,4 @@
-//! Alarms that leave the station, under attack: one that flaps, a webhook whose certificate is wrong, and disks that are full.
+//! Alarms that leave the station, under attack: one that flaps, a webhook whose certificate is wrong, disks that are full, and files that are damaged.
 
 use crate::alarms::{hook, lines, metric};
 use crate::device::Mounted;
@@ -318,6 +318,33 @@ fn a_full_disk_under_the_files_of_the_station_is_named_and_loses_nothing_that_wa
     serving.call("station start quiet --input a").expect(0);
     wait_for("the next alarm", || (said("no_data").len() == 1).then_some(()));
     assert_eq!(lines(&file).len(), before + 1);
+    serving.job.signal(Signal::TERM);
+    serving.job.finish().expect(0);
+}
+
+#[test]
+fn damaged_files_of_the_station_are_named_and_keep_it_from_nothing() {
+    let site = Site::new(1);
+    let place = site.disks[0].parent().unwrap().to_owned();
+    let disk = site.disks[0].clone();
+    // The first half of a file, and one that cannot be read at all.
+    std::fs::write(disk.join("station_schedules.json"), r#"{"version":3,"schedules":["#).unwrap();
+    std::fs::create_dir(disk.join("station_alarms.json")).unwrap();
+    let mut serving = Serving::start(site, &to_file(&place.join("alarms.jsonl")));
+    let problems = serving.status()["schedule_problems"].clone();
+    let text = problems[0].as_str().unwrap_or_default();
+    assert!(text.contains("station_schedules.json on the disks cannot be read"), "{problems}");
+    let log = serving.job.stderr();
+    assert!(log.contains("the files of alarms on the disks cannot be read"), "{log}");
+    wait_for("its alarm", || alarms(&serving).iter().any(|one| one["kind"] == "not_kept").then_some(()));
+    let path = schedule(&place, "again");
+    crate::site::run(&format!("schedule load {} --server http://{}", path.display(), serving.api)).expect(0);
+    std::fs::remove_dir(disk.join("station_alarms.json")).unwrap();
+    wait_for("its end", || alarms(&serving).is_empty().then_some(()));
+    serving.kill_and_restart();
+    let (_, all) = serving.http(&format!("GET /api/v1/schedules HTTP/1.1\r\nHost: {}", serving.api), "");
+    assert_eq!(crate::serve::names(&all), ["again_mh"]);
+    assert!(!serving.job.stderr().contains("the files of alarms on the disks"), "{}", serving.job.stderr());
     serving.job.signal(Signal::TERM);
     serving.job.finish().expect(0);
 }

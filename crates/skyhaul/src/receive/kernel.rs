@@ -293,7 +293,14 @@ impl Kernel {
             if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
                 owner.end_heaps(sender);
                 peer.last = owner.placed(peer.of);
-                // Its sender may have a program at another socket.
+            }
+        }
+    }
+
+    /// After [`close`](Self::close): its senders may have programs at other sockets of the stream.
+    pub(super) fn give_up_senders(&mut self, owner: &mut impl PlacingOwner) {
+        for peer in &self.peers {
+            if let (PlacedOf::Heaps(sender), State::Placing(_)) = (peer.of, &peer.state) {
                 owner.forget_heaps(sender);
             }
         }

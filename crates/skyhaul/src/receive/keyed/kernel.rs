@@ -86,6 +86,7 @@ impl<S: Store> StreamReader<S> {
     pub(super) fn close_kernel(&mut self) {
         let Some(mut kernel) = self.kernel.take() else { return };
         kernel.close(self);
+        kernel.give_up_senders(self);
         self.kernel = Some(kernel);
     }
 }
