@@ -6,7 +6,7 @@ use super::state::UnixMillis;
 use super::{DeliveryState, Station};
 use std::collections::BTreeMap;
 
-/// Maximum number of reasons that are told apart.
+/// Maximum number of different reasons in the counts; the rest are counted as one.
 const MAX_REASONS: usize = 8;
 
 /// What became of a delivery of a schedule.

@@ -205,7 +205,7 @@ fn garbage_and_halves_of_frames_end_their_own_connection_and_no_other() {
 
 #[test]
 fn a_server_that_is_none_is_named() {
-    // It takes the connection, and says what is no reply.
+    // It accepts the connection, and sends something that is not a reply.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address: RdmaAddress = format!("rdma+tcp://{}/vis", listener.local_addr().unwrap()).parse().unwrap();
     let other = std::thread::spawn(move || {

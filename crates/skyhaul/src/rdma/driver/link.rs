@@ -79,8 +79,9 @@ impl Link {
         }
         if options.arriving.is_some() || options.leaving.is_some() {
             let hint = Hint("use rdma+udp://, or lose packets on the path: see `skyhaul lab`");
-            let text =
-                format!("--faults: in a stream nothing is lost, doubled or late: TCP repairs it{hint}");
+            let text = format!(
+                "--faults: TCP repairs losses, duplicates and reordering, so none can be injected{hint}"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let link = Link::Tcp(Box::new(Streams::open(options)?));

@@ -140,7 +140,7 @@ impl Streams {
     }
 }
 
-/// What came of the streams in one turn.
+/// What has changed in one turn.
 struct Turn<'a> {
     ids: &'a mut BTreeMap<u64, u32>,
     peers: &'a mut BTreeMap<u64, SocketAddr>,

@@ -21,7 +21,7 @@ fn heap(counter: u64) -> Vec<Vec<u8>> {
     packets_with(counter, &payload(counter, HEAP), &own, PACKET, true)
 }
 
-/// Packets of these heaps: some are lost, late, or doubled with other bytes.
+/// Packets of these heaps: some are lost, late, or sent twice with different bytes.
 fn disturbed(heaps: Range<u64>, seed: u64) -> Vec<Vec<u8>> {
     let mut state = seed;
     let mut random = |below: u64| {
