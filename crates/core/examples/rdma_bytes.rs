@@ -16,6 +16,7 @@ use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{
     AddressProof, MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RemoteAddress, RemoteRead, RemoteWrite,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use skyhaul_core::wire::rdma::ddp::DdpHeader;
 use skyhaul_core::wire::rdma::mpa::{Connect, MpaEnhanced, fpdu};
 use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
@@ -86,7 +87,7 @@ fn message(words: &[&str], random: &mut dyn FnMut() -> u64) -> Result<String, St
         crc: *crc == "1",
         ..RdmaConfig::default()
     };
-    let mut context = RdmaContext { now: Nanos(1), random, proof: &Fixed };
+    let mut context = RdmaContext { now: Nanos(1), random, proof: &Fixed, crc32c: crc32c_append };
     let (mut endpoint, id) = connected(config, &mut context)?;
     let source = |length| MemorySlice { memory: 0, start: 0, length };
     let done = match (*operation, rest) {

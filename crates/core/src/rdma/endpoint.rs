@@ -16,6 +16,7 @@ use super::outbound::{Body, Outgoing, Path, RdmaTransmit};
 use super::reads::PendingRead;
 use super::regions::{RegionRights, Regions};
 use crate::placement::Nanos;
+use crate::wire::crc32c::Crc32cAppend;
 use crate::wire::rdma::mpa::MpaEnhanced;
 use crate::wire::rdma::rdmap::RdmapOpcode;
 use crate::wire::rdma::shim::{self, UcControl, UcKind};
@@ -40,6 +41,8 @@ pub struct RdmaContext<'a> {
     pub random: &'a mut dyn FnMut() -> u64,
     /// Cookies of addresses.
     pub proof: &'a dyn AddressProof,
+    /// CRC-32C of what arrives.
+    pub crc32c: Crc32cAppend,
 }
 
 impl std::fmt::Debug for RdmaContext<'_> {

@@ -1,7 +1,7 @@
 //! Operations on their way out, cut into segments for the path.
 
 use super::event::MemorySlice;
-use crate::wire::crc32c::crc32c_append;
+use crate::wire::crc32c::{Crc32cAppend, crc32c_append};
 use crate::wire::rdma::RdmaProfile;
 use crate::wire::rdma::ddp::{DdpHeader, DdpTagged, DdpUntagged};
 use crate::wire::rdma::mpa::{CRC_BYTES, crc_octets};
@@ -49,7 +49,7 @@ impl RdmaTransmit {
     /// The whole datagram, with `payload` read by the caller where [`payload`](Self::payload) says.
     #[must_use]
     pub fn assemble(&self, payload: &[u8]) -> Vec<u8> {
-        let trailer = self.trailer(payload);
+        let trailer = self.trailer(payload, crc32c_append);
         let mut bytes = Vec::with_capacity(self.head.len() + payload.len() + MAX_TRAILER);
         bytes.extend_from_slice(&self.head);
         bytes.extend_from_slice(payload);
@@ -57,14 +57,14 @@ impl RdmaTransmit {
         bytes
     }
 
-    /// What follows the payload, for callers who gather the parts of a datagram where they lie.
+    /// What follows the payload, for callers who gather the parts of a datagram where they lie, and have a CRC-32C of their own.
     #[must_use]
-    pub fn trailer(&self, payload: &[u8]) -> RdmaTrailer {
+    pub fn trailer(&self, payload: &[u8], crc32c: Crc32cAppend) -> RdmaTrailer {
         debug_assert_eq!(self.payload.map_or(0, |slice| slice.length), payload.len() as u64);
         let mut trailer = RdmaTrailer { length: self.pad, ..RdmaTrailer::default() };
         if self.has_crc {
-            let crc = crc32c_append(crc32c_append(0, &self.head), payload);
-            let crc = crc_octets(crc32c_append(crc, &trailer.bytes[..self.pad]));
+            let crc = crc32c(crc32c(0, &self.head), payload);
+            let crc = crc_octets(crc32c(crc, &trailer.bytes[..self.pad]));
             trailer.bytes[self.pad..self.pad + CRC_BYTES].copy_from_slice(&crc);
             trailer.length += CRC_BYTES;
         }

@@ -2,6 +2,10 @@
 //!
 //! A short header takes a few steps; with a single table, each byte would be a dependent step.
 
+/// The CRC-32C of bytes whose CRC-32C is the first argument, followed by these. The core has [`crc32c_append`]; who has instructions of the
+/// CPU for it passes them to what reads and writes whole payloads.
+pub type Crc32cAppend = fn(u32, &[u8]) -> u32;
+
 /// The polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 

@@ -5,6 +5,7 @@ use skyhaul_core::rdma::{
     AddressProof, ClosedBy, MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaEvent, RdmaTransmit,
     RegionRights, RemoteAddress, RemoteRead, RemoteWrite,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use skyhaul_core::wire::rdma::ddp::DdpHeader;
 use skyhaul_core::wire::rdma::rdmap::RdmapOpcode;
 use skyhaul_core::wire::rdma::{RdmaProfile, RdmaRefusal, mpa};
@@ -72,7 +73,8 @@ impl Pair {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 16
         };
-        let mut context = RdmaContext { now: self.now, random: &mut random, proof: &Known };
+        let mut context =
+            RdmaContext { now: self.now, random: &mut random, proof: &Known, crc32c: crc32c_append };
         let done = f(&mut self.sides[side].endpoint, &mut context);
         self.random = state;
         done
@@ -451,7 +453,8 @@ fn no_state_before_the_address_is_proven_and_no_answer_longer_than_its_question(
     let connections = pair.sides[1].endpoint.connections();
     let mut client = RdmaEndpoint::new(config(RdmaProfile::Uc));
     let mut random = || 7;
-    let mut context = RdmaContext { now: Nanos(1), random: &mut random, proof: &Known };
+    let mut context =
+        RdmaContext { now: Nanos(1), random: &mut random, proof: &Known, crc32c: crc32c_append };
     client.connect(address(1), b"private", Nanos(10), &mut context).unwrap();
     let question = client.poll_transmit(&mut context).unwrap().assemble(&[]);
     for host in 0..200 {

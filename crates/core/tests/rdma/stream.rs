@@ -5,6 +5,7 @@ use skyhaul_core::rdma::{
     AddressProof, ClosedBy, MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaEvent, RegionRights,
     RemoteAddress, RemoteRead, RemoteWrite, StreamNeed,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use skyhaul_core::wire::rdma::mpa::{Connect, MpaEnhanced, fpdu, frame_length};
 use skyhaul_core::wire::rdma::terminate::Terminate;
 use skyhaul_core::wire::rdma::{RdmaProfile, RdmaRefusal};
@@ -57,7 +58,8 @@ impl Stream {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 16
         };
-        let mut context = RdmaContext { now: self.now, random: &mut random, proof: &NoProof };
+        let mut context =
+            RdmaContext { now: self.now, random: &mut random, proof: &NoProof, crc32c: crc32c_append };
         let done = f(&mut self.ends[end], &mut context);
         self.random = state;
         done

@@ -12,6 +12,7 @@ use skyhaul_core::rdma::{
     ClosedBy, MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaEvent, RdmaTransmit, RegionRights,
     RemoteAddress, RemoteRead, RemoteWrite,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use skyhaul_core::wire::rdma::{RdmaDatagram, RdmaProfile};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -149,7 +150,12 @@ impl World {
 
     fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
         let random = &mut self.random;
-        let mut context = RdmaContext { now: self.now, random: &mut || random.draw(), proof: &self.cookies };
+        let mut context = RdmaContext {
+            now: self.now,
+            random: &mut || random.draw(),
+            proof: &self.cookies,
+            crc32c: crc32c_append,
+        };
         f(&mut self.sides[side], &mut context)
     }
 

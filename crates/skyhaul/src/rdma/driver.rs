@@ -167,7 +167,12 @@ impl Driver {
     pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
         let now = self.now();
         let numbers = &mut self.numbers;
-        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &self.proof };
+        let mut context = RdmaContext {
+            now,
+            random: &mut || numbers.draw(),
+            proof: &self.proof,
+            crc32c: crc32c::crc32c_append,
+        };
         call(&mut self.endpoint, &mut context)
     }
 
@@ -188,7 +193,12 @@ impl Driver {
         }
         let now = self.now();
         let Self { endpoint, link, memories, proof, numbers, began, arrived, placed, .. } = self;
-        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
+        let mut context = RdmaContext {
+            now,
+            random: &mut || numbers.draw(),
+            proof: &*proof,
+            crc32c: crc32c::crc32c_append,
+        };
         let mut hands = Hands { endpoint, context: &mut context, memories, placed, arrived };
         let polled = link.receive(wait, *began, &mut hands)?;
         let polled = polled + self.with_kernel(|kernel, hands| kernel.receive(is_quiet, hands))?;

@@ -30,18 +30,20 @@ impl RdmaEndpoint {
     ) -> Option<PlaceBytes> {
         let fate = match self.config.profile {
             RdmaProfile::Tcp => Err(RdmaRefusal::Unexpected),
-            profile => RdmaDatagram::read(profile, datagram).and_then(|read| match read {
-                RdmaDatagram::Control(shim, control, private) => {
-                    self.control(from, (shim, control, &datagram[private]), context)
-                }
-                RdmaDatagram::Segment(segment) => {
-                    let id = match segment.shim {
-                        Some(shim) => shim.conn_id,
-                        None => *self.requests.get(&(from, 0)).ok_or(RdmaRefusal::UnknownConnection)?,
-                    };
-                    self.segment(id, from, (&segment, datagram), context)
-                }
-            }),
+            profile => {
+                RdmaDatagram::read_with(profile, datagram, context.crc32c).and_then(|read| match read {
+                    RdmaDatagram::Control(shim, control, private) => {
+                        self.control(from, (shim, control, &datagram[private]), context)
+                    }
+                    RdmaDatagram::Segment(segment) => {
+                        let id = match segment.shim {
+                            Some(shim) => shim.conn_id,
+                            None => *self.requests.get(&(from, 0)).ok_or(RdmaRefusal::UnknownConnection)?,
+                        };
+                        self.segment(id, from, (&segment, datagram), context)
+                    }
+                })
+            }
         };
         self.count(fate)
     }

@@ -122,7 +122,7 @@ impl RdmaEndpoint {
                 }
                 return self.count(fate);
             }
-            Some(_) => match mpa::unframed(frame) {
+            Some(_) => match mpa::unframed_with(frame, context.crc32c) {
                 Ok(Some((segment, taken))) if taken == frame.len() => {
                     let place = self.handle_segment(id, segment, context)?;
                     let from = place.from.start + mpa::LENGTH_BYTES..place.from.end + mpa::LENGTH_BYTES;

@@ -5,7 +5,7 @@ use super::mpa::{self, CRC_BYTES, crc_octets};
 use super::rdmap::RdmapOpcode;
 use super::refusal::RdmaRefusal;
 use super::shim::{self, UcControl, UcShim};
-use crate::wire::crc32c::crc32c;
+use crate::wire::crc32c::{Crc32cAppend, crc32c_append};
 use std::ops::Range;
 
 crate::named! {
@@ -49,6 +49,18 @@ impl RdmaDatagram {
     /// # Errors
     /// The first reason for which a receiver must refuse it.
     pub fn read(profile: RdmaProfile, datagram: &[u8]) -> Result<RdmaDatagram, RdmaRefusal> {
+        RdmaDatagram::read_with(profile, datagram, crc32c_append)
+    }
+
+    /// As [`read`](Self::read), with the caller's CRC-32C.
+    ///
+    /// # Errors
+    /// The first reason for which a receiver must refuse it.
+    pub fn read_with(
+        profile: RdmaProfile,
+        datagram: &[u8],
+        crc32c: Crc32cAppend,
+    ) -> Result<RdmaDatagram, RdmaRefusal> {
         if profile != RdmaProfile::Uc {
             return DdpSegment::read(datagram, None, 0).map(RdmaDatagram::Segment);
         }
@@ -58,7 +70,7 @@ impl RdmaDatagram {
         }
         let end = match shim.crc {
             0 => datagram.len(),
-            _ => checked(datagram)?,
+            _ => checked(datagram, crc32c)?,
         };
         let body = &datagram[..end];
         if shim.control == 0 {
@@ -88,12 +100,12 @@ impl DdpSegment {
 }
 
 /// Where the content of a datagram with a CRC ends.
-fn checked(datagram: &[u8]) -> Result<usize, RdmaRefusal> {
+fn checked(datagram: &[u8], crc32c: Crc32cAppend) -> Result<usize, RdmaRefusal> {
     let (content, crc) = datagram.split_last_chunk::<CRC_BYTES>().ok_or(RdmaRefusal::Truncated)?;
     if content.len() < UcShim::LEN {
         return Err(RdmaRefusal::Truncated);
     }
-    if crc_octets(crc32c(content)) == *crc { Ok(content.len()) } else { Err(RdmaRefusal::BadChecksum) }
+    if crc_octets(crc32c(0, content)) == *crc { Ok(content.len()) } else { Err(RdmaRefusal::BadChecksum) }
 }
 
 /// Bytes of the first frame of a stream: of a connect frame or an FPDU, and all of `bytes` where they are neither, or of a

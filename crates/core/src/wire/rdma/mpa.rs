@@ -7,7 +7,7 @@
 //! Markers are refused: a peer that asks for them is answered with a rejection. The CRC is always asked for.
 
 use super::refusal::RdmaRefusal;
-use crate::wire::crc32c::crc32c;
+use crate::wire::crc32c::{Crc32cAppend, crc32c, crc32c_append};
 
 crate::header! {
     /// A request or reply of a connection (RFC 5044, 7.1.1).
@@ -177,6 +177,14 @@ pub fn fpdu(segment: &[u8]) -> Option<Vec<u8>> {
 /// [`RdmaRefusal::WrongSize`] for an empty one, [`RdmaRefusal::BadChecksum`]. After either, the stream cannot be read
 /// any further (RFC 5044, 8).
 pub fn unframed(stream: &[u8]) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
+    unframed_with(stream, crc32c_append)
+}
+
+/// As [`unframed`], with the caller's CRC-32C.
+///
+/// # Errors
+/// Those of [`unframed`].
+pub fn unframed_with(stream: &[u8], crc32c: Crc32cAppend) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
     let Some((length, _)) = stream.split_first_chunk::<2>() else { return Ok(None) };
     let end = 2 + usize::from(u16::from_be_bytes(*length));
     if end == 2 {
@@ -184,7 +192,7 @@ pub fn unframed(stream: &[u8]) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
     }
     let padded = end.next_multiple_of(4);
     let Some(crc) = stream.get(padded..padded + CRC_BYTES) else { return Ok(None) };
-    if crc_octets(crc32c(&stream[..padded])) != crc {
+    if crc_octets(crc32c(0, &stream[..padded])) != crc {
         return Err(RdmaRefusal::BadChecksum);
     }
     Ok(Some((&stream[2..end], padded + CRC_BYTES)))

@@ -42,7 +42,7 @@ impl Driver {
             let payload = transmit.payload.map_or(Piece::Scratch(0..0), |slice| self.piece(slice));
             let bytes = bytes_of(&self.memories, &self.scratch, &payload);
             if *damage == Damage::NONE {
-                let trailer = transmit.trailer(bytes);
+                let trailer = transmit.trailer(bytes, crc32c::crc32c_append);
                 pieces.push((Some(&transmit.head), payload, trailer));
                 continue;
             }

@@ -108,7 +108,12 @@ impl Driver {
         let now = self.now();
         let Self { endpoint, memories, proof, numbers, arrived, placed, kernel, .. } = self;
         let Ok(kernel) = kernel else { return Ok(0) };
-        let mut context = RdmaContext { now, random: &mut || numbers.draw(), proof: &*proof };
+        let mut context = RdmaContext {
+            now,
+            random: &mut || numbers.draw(),
+            proof: &*proof,
+            crc32c: crc32c::crc32c_append,
+        };
         let mut hands = Hands { endpoint, context: &mut context, memories, placed, arrived };
         call(kernel, &mut hands)
     }
