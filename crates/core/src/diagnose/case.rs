@@ -132,6 +132,9 @@ pub struct Case {
     pub clock_steps: Vec<i64>,
     /// Wake-up latency that is normal for these hosts (scheduler and hypervisor), ns.
     pub wakes: f64,
+    /// By how much more the clocks' offset may have changed from one point to another than their comparisons show, ns: points far from
+    /// any comparison rest on a drift that was not measured.
+    pub clock_drift: f64,
 }
 
 impl Case {

@@ -57,7 +57,12 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
             }
             Cause::BitErrors => undamaged(&mut left),
             Cause::Polarisation => left.points.retain(|p| p.flow == 0),
-            Cause::Microburst => left.points.retain(|p| p.burst <= 1),
+            Cause::Microburst => {
+                if findings.iter().any(|finding| finding.cause == Cause::BurstLoss) {
+                    found.confidence *= unless_other_bursts(case, &left);
+                }
+                left.points.retain(|p| p.burst <= 1);
+            }
             _ => {}
         }
         found.confidence *= weight;
@@ -105,7 +110,7 @@ fn mtu(case: &Case) -> Option<Finding> {
 /// A gap, after which the delay or the number of hops differs.
 fn route_change(case: &Case) -> Option<Finding> {
     let changed = |p: &&Point| {
-        let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0) + case.wakes;
+        let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0) + case.wakes + case.clock_drift;
         // A host may have caused the gap.
         let elsewhere = p.in_hosts < p.longest_run;
         (p.ttl_changed || shifted && case.clock_steps.is_empty()) && p.loss() < 0.5 && elsewhere
@@ -341,12 +346,26 @@ fn damage(case: &Case) -> Option<Finding> {
     })
 }
 
+/// The point of bursts that a short queue may have dropped, and that lost the most. It drops the end of most bursts; other causes affect
+/// only some.
+fn worst_of_bursts(case: &Case) -> Option<&Point> {
+    let bad = plain(case, |p| p.burst > 1 && p.loss() > 0.002 && p.hit > MOST_BURSTS);
+    bad.into_iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))
+}
+
+/// Where packets in a row are lost at any rate, what lost those of bursts is known: how many times less likely chance must be to call it
+/// another cause.
+const KNOWN: f64 = 10.0;
+
+/// What remains of the confidence in a short queue where packets in a row are lost at any rate, which hits bursts too. Their losses are gone
+/// from what is `left` of the case, and so they are counted in the whole.
+fn unless_other_bursts(case: &Case, left: &Case) -> f64 {
+    worst_of_bursts(left).map_or(1.0, |worst| unless_chance(KNOWN * hit_by_chance(case, worst)))
+}
+
 /// Packets are lost only if they are sent in bursts, or more of them than a rate limit with a bucket explains.
 fn microburst(case: &Case) -> Option<Finding> {
-    let bursts = plain(case, |p| p.burst > 1);
-    // A short queue drops the end of most bursts; other causes affect only some.
-    let bad: Vec<&&Point> = bursts.iter().filter(|p| p.loss() > 0.002 && p.hit > MOST_BURSTS).collect();
-    let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
+    let worst = worst_of_bursts(case)?;
     let smooth = plain(case, |p| p.burst <= 1 && p.bps() >= worst.bps() * 0.9);
     let spared = |p: &&Point| p.loss() < 0.2 * worst.loss();
     let clean = smooth.iter().all(spared);

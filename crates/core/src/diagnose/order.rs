@@ -86,7 +86,7 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
     let (places, points): (Vec<usize>, Vec<&Point>) =
         even.iter().filter(|(_, p)| p.flow == 0).copied().unzip();
     let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
-    let least = (6.0 * noise).max(30_000.0) + case.wakes;
+    let least = (6.0 * noise).max(30_000.0) + case.wakes + case.clock_drift;
     let part = |points: &[&Point]| {
         points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.floor), h.max(p.floor)))
     };

@@ -5,7 +5,7 @@
 //!   2 the rate that was asked for             ─▶ loses or not, and how much passes
 //!   3 fractions of it, small packets, bursts  ─▶ what loss depends on
 //!   4 the rate again from other ports         ─▶ whether loss depends on the port; if some lose, all of them again
-//!   5 a policer or a full queue: the test that shows its rate and size
+//!   5 a policer or a full queue: the test that shows its rate and size; a limit of packets: the one that shows it at two sizes
 //! ```
 //!
 //! Around each point both ends read the counters of their hosts. Drops that a counter names are that layer's; the rest is the
@@ -15,6 +15,7 @@
 //! Limits: one flow at a time, one direction. A firewall that forgets silent flows needs points that this campaign has not.
 
 mod cause;
+mod packets;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use super::point::{Burst, UdpPoint, UdpPointReport};
 use super::search::{MtuHole, TestPath, finding, hole, limit_with, limited};
 use crate::probe::TestDirection;
 use cause::evidence;
+use packets::{PacketLimit, packet_limit};
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding, diagnose};
 use skyhaul_core::placement::Nanos;
@@ -223,9 +225,33 @@ impl Campaign<'_> {
             confirm(&mut judged.findings[suspect], confirmed.as_ref());
             limit = confirmed;
         }
+        for suspect in judged.findings.iter_mut().filter(|finding| finding.cause == Cause::PacketRate) {
+            self.confirm_packets(suspect, pause, ended);
+        }
         judged.findings.extend(finding(&self.holes));
         judged.findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         UdpDiagnosis::new(found.identity, judged, limit, &found.case.points)
+    }
+
+    /// What the test of a limit of packets says of one that a pattern named.
+    fn confirm_packets(&mut self, finding: &mut Finding, pause: Duration, ended: &mut Result<(), PeerError>) {
+        if ended.is_err() || self.is_over() {
+            return unconfirmed(finding);
+        }
+        let (asked, pps) = (self.asked, rates(&self.points).1);
+        let tested =
+            packet_limit(self.ends, (asked.size, pps, pause), asked.time, asked.direction, self.stop);
+        match tested {
+            Ok((limit, more)) => {
+                more.iter().for_each(&mut *self.each);
+                self.points.extend(more);
+                confirm_packets(finding, limit);
+            }
+            Err(error) => {
+                *ended = Err(error);
+                unconfirmed(finding);
+            }
+        }
     }
 
     /// Whether a limit is of the rate that the campaign let pass.
@@ -341,4 +367,23 @@ fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
     let mut evidence = std::mem::take(&mut finding.evidence);
     evidence.push(text);
     *finding = Finding { cause, confidence: finding.confidence, evidence };
+}
+
+/// What the test of two sizes says.
+fn confirm_packets(finding: &mut Finding, limit: PacketLimit) {
+    let evidence = match limit {
+        PacketLimit::Confirmed { small, long } => {
+            finding.confidence = finding.confidence.max(0.97);
+            format!("a test beyond the limit: {long:.0} packets a second pass, and {small:.0} small ones")
+        }
+        PacketLimit::Refuted => {
+            finding.confidence *= UNCONFIRMED;
+            "a second test with packets of two sizes did not reproduce the limit".to_owned()
+        }
+        PacketLimit::Untested => {
+            finding.confidence *= UNCONFIRMED;
+            "no test with packets of two sizes was possible, so the limit is not confirmed".to_owned()
+        }
+    };
+    finding.evidence.push(evidence);
 }

@@ -54,6 +54,7 @@ pub(super) fn evidence(points: &[UdpPointReport], fit: Option<&ClockFit>, same: 
         case.points.extend(point(report, fit));
     }
     case.counters = counters(&sender, &receiver);
+    case.clock_drift = fit.map_or(0.0, |fit| clock_drift(points, fit));
     case.clock_steps = fit.map_or(Vec::new(), |fit| fit.steps().map(|step| step.nanos).collect());
     let identity = identity(&sender, &receiver, same);
     case.account = Account { sent: identity.sent, received: identity.arrived, ..Account::default() };
@@ -83,6 +84,25 @@ fn add(all: &mut EndReport, one: &EndReport) {
     }
 }
 
+/// How much larger the error of the clocks' offset is at one point than at another, ns.
+fn clock_drift(points: &[UdpPointReport], fit: &ClockFit) -> f64 {
+    let errors = points.iter().filter_map(|report| {
+        let received = ends(report).1.received.first()?;
+        let &(_, at, under_way) = received.samples.first()?;
+        Some(fit.offset(here(report, received.base_ns, at, under_way)).error as f64)
+    });
+    let (low, high) =
+        errors.fold((f64::INFINITY, 0.0f64), |(low, high), error| (low.min(error), high.max(error)));
+    (high - low).max(0.0)
+}
+
+/// When a packet was sent, or came, by the client's clock, by which the offset is counted.
+fn here(report: &UdpPointReport, base_ns: u64, at: i64, under_way: i64) -> Nanos {
+    let sent = base_ns.wrapping_add_signed(at);
+    let forward = report.direction != TestDirection::Reverse;
+    Nanos(if forward { sent } else { sent.wrapping_add_signed(under_way) })
+}
+
 /// A point in numbers; none if not every packet was kept.
 fn point(report: &UdpPointReport, fit: Option<&ClockFit>) -> Option<Point> {
     let (from, to) = ends(report);
@@ -107,9 +127,8 @@ fn point(report: &UdpPointReport, fit: Option<&ClockFit>) -> Option<Point> {
     let forward = report.direction != TestDirection::Reverse;
     let arrived = |&(number, at, under_way): &(u64, i64, i64)| {
         let sent = received.base_ns.wrapping_add_signed(at);
-        // The client's clock is the one that the offset is counted by.
-        let here = if forward { sent } else { sent.wrapping_add_signed(under_way) };
-        let offset = fit.map_or(0, |fit| fit.offset(Nanos(here)).nanos);
+        let here = here(report, received.base_ns, at, under_way);
+        let offset = fit.map_or(0, |fit| fit.offset(here).nanos);
         let delay = if forward { under_way.wrapping_sub(offset) } else { under_way.wrapping_add(offset) };
         let kernel = Nanos(sent.wrapping_add_signed(delay));
         Arrived { number, sent: Nanos(sent), kernel, user: kernel, ttl: 0 }
