@@ -38,6 +38,7 @@ mod send;
 #[cfg(feature = "full")]
 mod serve;
 mod situation;
+mod sky;
 #[cfg(feature = "full")]
 mod status;
 mod stored;

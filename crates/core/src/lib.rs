@@ -72,6 +72,7 @@ pub mod quality;
 pub mod rdma;
 pub mod samples;
 pub mod schedule;
+pub mod sky;
 pub mod station;
 pub mod synth;
 pub mod units;

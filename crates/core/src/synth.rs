@@ -21,7 +21,7 @@ impl Default for Signal {
 }
 
 /// Threshold between the inner and the outer levels, in σ.
-const THRESHOLD: f64 = 0.981_599;
+pub(crate) const THRESHOLD: f64 = 0.981_599;
 
 /// Fill `out` with two-bit samples of one real channel, beginning with sample number `first`.
 pub fn two_bit(signal: &Signal, first: u64, out: &mut [u8]) {

@@ -66,7 +66,7 @@ pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
 pub use timeline::{
     Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,
 };
-pub use written::{Generated, Generator, Headers, Made, Written};
+pub use written::{Generated, Generator, Headers, Made, SynthPayload, Written};
 
 use std::any::Any;
 

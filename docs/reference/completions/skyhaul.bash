@@ -7617,7 +7617,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --restamp --stream --follow --fill --to --senders --rate --max-wait --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --join --certificate --any-certificate --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --input --scan --disk --pattern --noise --sky --format --loop --restamp --stream --follow --fill --to --senders --rate --max-wait --packets --duration --payload --threads --frame-rate --start --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --join --certificate --any-certificate --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7647,6 +7647,10 @@ _skyhaul() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
                     fi
+                    return 0
+                    ;;
+                --sky)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --format)
@@ -7694,6 +7698,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --frame-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --start)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -75,6 +75,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send this file: its frames, heaps or events; may be repeated for events' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l scan -d 'Send this recording. Only with --disk' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l disk -d 'A disk of the recording; may be repeated. Only with --scan' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sky -d 'Send 2-bit samples of a sky that stations share, with delay and fringe, like station=Ef,delay=1.25us. Only for frames' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, lofar, spead, ejfat, or auto (that of the file)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
@@ -90,9 +91,10 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate o
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l max-wait -d 'Longest wait for a gap in recorded frames that are sent at their own pace. Only for frames or recordings (--scan)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets. Only for frames or recordings (--scan)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload of a generated frame, in bytes. Only for a pattern or noise' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'VDIF threads of a generated stream. Only for a pattern or noise' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload of a generated frame, in bytes. Only for a pattern, noise or sky' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'VDIF threads of a generated stream. Only for a pattern, noise or sky' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l frame-rate -d 'Frames per second of each thread (default: from the headers, otherwise from the rate)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l start -d 'Time of the first generated frame, in whole seconds (default: now). Only for a pattern, noise or sky' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sequence -d 'Sequence number before each frame' -r -f -a "auto\t'Little-endian over UDP, none over TCP'
 little\t'Little-endian, as FILA10G, DBBC3 and jive5ab send it'
 big\t'Big-endian'

@@ -44,7 +44,7 @@ pub(super) const EXPERIMENTS: Cases = Cases(1 << 6);
 pub(super) const LIMITED: Cases = Cases(1 << 7);
 /// The benchmark of events through a balancer.
 pub(super) const SWEEP: Cases = Cases(1 << 8);
-/// A pattern or noise, neither read from a file nor from a recording.
+/// A pattern, noise or sky, neither read from a file nor from a recording.
 pub(super) const GENERATED: Cases = Cases(1 << 9);
 pub(super) const UDP: Cases = Cases(1 << 10);
 pub(super) const TCP: Cases = Cases(1 << 11);
@@ -94,7 +94,7 @@ impl Cases {
             SWEEP => "`bench ejfat`",
             PEERS => "`bench peers`",
             RDMA => "`bench rdma`",
-            GENERATED => "a pattern or noise",
+            GENERATED => "a pattern, noise or sky",
             UDP => "udp:// addresses",
             _ => "tcp:// addresses",
         }

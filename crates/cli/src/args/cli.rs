@@ -170,7 +170,7 @@ const FIRST: [(&str, &[&str]); 7] = [
     (
         "send",
         &[
-            "input", "scan", "disk", "pattern", "noise", "format", "loop", "to", "senders", "rate",
+            "input", "scan", "disk", "pattern", "noise", "sky", "format", "loop", "to", "senders", "rate",
             "packets", "heaps", "events", "duration", "faults", "json", "quiet",
         ],
     ),

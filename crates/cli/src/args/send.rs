@@ -7,6 +7,8 @@ use super::limits::{
     DESTINATION, FormatParser, HOST, OutputArgs, PACE, SENDERS, SENT, SOURCE, TESTING, at_least_one, from_to,
     up_to,
 };
+use super::receive::data_time;
+use super::sky::SkyArg;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::core::hint::Hint;
@@ -22,7 +24,9 @@ pub(super) const VARIABLE: &str = "EJFAT_URI";
 
 const LEAVE: &str = "leave it out; `--help` lists the options for heaps and events under their own heading";
 /// What is sent instead of a recording.
-const NOT_RECORDED: [&str; 3] = ["input", "pattern", "noise"];
+const NOT_RECORDED: [&str; 4] = ["input", "pattern", "noise", "sky"];
+const HEAPS_OF: &str = "heaps are made from --pattern or --input";
+const EVENTS_OF: &str = "events are made from --pattern or --input";
 
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
@@ -39,12 +43,24 @@ pub(crate) struct SendArgs {
     #[arg(long, group = "what", help_heading = SOURCE, add = ALWAYS)]
     pub(crate) pattern: bool,
     /// Send 2-bit Gaussian noise with a tone
-    #[arg(long, group = "what", help_heading = SOURCE, add = to(FRAMES).instead(HEAPS, "heaps are made from --pattern or --input").instead(EVENTS, "events are made from --pattern or --input"))]
+    #[arg(long, group = "what", help_heading = SOURCE, add = to(FRAMES).instead(HEAPS, HEAPS_OF).instead(EVENTS, EVENTS_OF))]
     pub(crate) noise: bool,
+    /// Send 2-bit samples of a sky that stations share, with delay and fringe, like station=Ef,delay=1.25us
+    ///
+    /// Noise of the station, plus white noise that is the same for all senders with its seed, delayed and turned in phase as
+    /// a receiver at this station records it. The samples follow from the times of the frames: senders that start apart
+    /// correlate, and a lost frame changes no other. Thread k has the adjacent band of the sky, k bandwidths higher.
+    ///
+    /// Keys: station=Ef, two letters, which also start its own noise (required); noise=1, a further seed of the noise;
+    /// seed=1, of the sky; correlation=0.1, the common part of the power, 0 to 1; delay=0, positive if the sky arrives later
+    /// here, with a unit from ps to s, up to 1s; rate=0, change of the delay in s/s, up to 1e-4; epoch=TIME, when the delay
+    /// holds (required with a rate); frequency=0Hz, lower edge of the band of thread 0, up to 1THz.
+    #[arg(long, value_name = "SPEC", group = "what", help_heading = SOURCE, add = to(FRAMES).instead(HEAPS, HEAPS_OF).instead(EVENTS, EVENTS_OF))]
+    pub(crate) sky: Option<SkyArg>,
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE, add = ALWAYS)]
     pub(crate) format: Format,
     /// Send the input this many times; each pass after the first has new times that continue the pass before
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["scan", "pattern", "noise"], value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE, add = with("input"))]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["scan", "pattern", "noise", "sky"], value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE, add = with("input"))]
     pub(crate) r#loop: u64,
     /// Give the frames new times that begin now, by adding the same whole number of seconds to each
     ///
@@ -83,7 +99,7 @@ pub(crate) struct SendArgs {
     ///
     /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. Without it, recorded frames
     /// are sent at the pace of their own times, gaps included (see --max-wait); `max` sends as fast as this host can, and is
-    /// the default for other data that end or use TCP; a pattern or noise over UDP needs a rate unless --packets or
+    /// the default for other data that end or use TCP; a pattern, noise or sky over UDP needs a rate unless --packets or
     /// --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
     /// for SPEAD, `search` finds the highest rate without loss once and keeps it. Both take bounds for each
     /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
@@ -110,6 +126,9 @@ pub(crate) struct SendArgs {
     /// Frames per second of each thread (default: from the headers, otherwise from the rate)
     #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "omit it if the headers or the rate give the frame rate"), add = to(FRAMES | RECORDING).instead(HEAPS, "use --rate").instead(EVENTS, "use --event-rate"))]
     pub(crate) frame_rate: Option<u32>,
+    /// Time of the first generated frame, in whole seconds (default: now)
+    #[arg(long, value_name = "TIME", value_parser = data_time, add = to(GENERATED).and(FRAMES).instead(HEAPS, LEAVE).instead(EVENTS, "use --tick"))]
+    pub(crate) start: Option<i64>,
     /// Sequence number before each frame
     #[arg(long, value_enum, default_value_t = NumberArg::Auto, add = to(FRAMES | RECORDING).instead(OBJECTS, LEAVE))]
     pub(crate) sequence: NumberArg,

@@ -29,7 +29,7 @@ use skyhaul::recorder::{self, Recorder, RecorderOptions};
 use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, WriterOptions};
 use skyhaul::report::{ReceiveReport, VERSION};
 use skyhaul::send::{Pacing, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
-use skyhaul::wire::{LearnOptions, Order};
+use skyhaul::wire::{LearnOptions, Order, SynthPayload};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -208,7 +208,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
         frames_per_second: (rate / 8 / PACKET / u64::from(THREADS)).clamp(1, 1 << 24) as u32,
         start: receiving::nearest_second(),
         station: "Sk".into(),
-        pattern: true,
+        payloads: SynthPayload::Pattern,
         sequence: Sequence { order: Some(Order::Little), first: FIRST },
         packets: None,
     })?;

@@ -35,6 +35,7 @@ const EVENT: u64 = 1 << 20;
 /// The senders.
 pub(crate) fn senders(args: &SendArgs) -> Result<Vec<Sender>> {
     ensure!(!args.noise, "events are made from --pattern or --input{}", Hint("leave out --noise"));
+    ensure!(args.sky.is_none(), "events are made from --pattern or --input{}", Hint("leave out --sky"));
     let content = content(args)?;
     let jobs = (0..args.senders * args.targets.len()).map(|number| job(args, number, content.clone()));
     let jobs = jobs.collect::<Result<Vec<Job>>>()?;

@@ -14,7 +14,7 @@ use skyhaul::send::{
     FileOptions, FileSupply, Pacing, RecordedOptions, RecordingSupply, SenderOptions, Sequence, Supply,
     SynthOptions, SynthSupply,
 };
-use skyhaul::wire::{FAMILIES, Objects, Order};
+use skyhaul::wire::{FAMILIES, Objects, Order, SynthPayload};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             || args.input().is_some()
             || args.scan.is_some()
             || args.format.family().is_none_or(|f| f.generator().is_some()),
-        "patterns and noise can be generated as {}, not {}{}",
+        "patterns, noise and sky can be generated as {}, not {}{}",
         made(),
         args.format,
         Hint("send a file of that format with --input")
@@ -92,10 +92,11 @@ fn check_pace(args: &SendArgs) -> Result<()> {
     let endless = args.input().is_none() && args.scan.is_none() && count.is_none();
     let datagrams = args.to.iter().find(|to| to.transport == Transport::Udp);
     let Some(to) = datagrams.filter(|_| endless && args.rate.is_empty()) else { return Ok(()) };
-    let (what, limit) = match (objects, args.noise) {
-        (Some(Objects::Heaps), _) => ("heaps", "--heaps"),
-        (Some(Objects::Events), _) => ("events", "--events"),
-        (_, true) => ("noise", "--packets"),
+    let (what, limit) = match objects {
+        Some(Objects::Heaps) => ("heaps", "--heaps"),
+        Some(Objects::Events) => ("events", "--events"),
+        _ if args.noise => ("noise", "--packets"),
+        _ if args.sky.is_some() => ("a sky", "--packets"),
         _ => ("a pattern", "--packets"),
     };
     bail!(
@@ -178,15 +179,20 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<ReadNotes>) -> Result<Bo
         let frames = bits / 8 / packet / u64::from(args.threads.max(1));
         u32::try_from(frames).unwrap_or(u32::MAX).clamp(1, 1 << 24)
     });
-    let station =
-        format!("{}{}", char::from(b'A' + (number / 26 % 26) as u8), char::from(b'a' + (number % 26) as u8));
+    let numbered = || {
+        format!("{}{}", char::from(b'A' + (number / 26 % 26) as u8), char::from(b'a' + (number % 26) as u8))
+    };
     let options = SynthOptions {
         payload: args.payload,
         threads: args.threads,
         frames_per_second: args.frame_rate.or(of_rate).unwrap_or(FRAME_RATE),
-        start: receiving::nearest_second(),
-        station,
-        pattern: !args.noise,
+        start: args.start.unwrap_or_else(receiving::nearest_second),
+        station: args.sky.as_ref().map_or_else(numbered, |sky| sky.station.clone()),
+        payloads: match &args.sky {
+            Some(sky) => SynthPayload::Sky(sky.of_sender(number)),
+            None if args.noise => SynthPayload::Noise,
+            None => SynthPayload::Pattern,
+        },
         sequence: sequence(args, number),
         packets: args.packets,
     };

@@ -1,6 +1,7 @@
 //! Generated streams, and headers for frames made from samples.
 
 use crate::samples::Coding;
+use crate::sky::Sky;
 use std::fmt;
 
 /// A stream of frames to be written.
@@ -85,8 +86,31 @@ pub struct Made {
     pub start: i64,
     /// Two ASCII characters.
     pub station: String,
-    /// Self-verifying payloads instead of noise.
-    pub pattern: bool,
+    /// What its frames hold.
+    pub payloads: SynthPayload,
+}
+
+/// What the frames of a generated stream hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SynthPayload {
+    /// Payloads that verify themselves.
+    Pattern,
+    /// Two-bit noise with a tone.
+    Noise,
+    /// Two-bit samples of the sky, by the times of the frames.
+    Sky(Sky),
+}
+
+impl SynthPayload {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pattern => "pattern",
+            Self::Noise => "noise",
+            Self::Sky(_) => "sky",
+        }
+    }
 }
 
 /// Generates streams of one family.
@@ -105,6 +129,12 @@ pub trait Generator: Sync {
 
 /// A generated stream: each frame is made from its number alone.
 pub trait Generated: fmt::Debug + Send {
+    /// Make the payloads of frames from `next` on, where each is made anew; returns the end of those that [`frame`](Self::frame)
+    /// can return until the next call.
+    fn prepare(&mut self, next: u64) -> u64 {
+        let _ = next;
+        u64::MAX
+    }
     /// Write the header of frame `n` to the front of `head`; returns its length and the payload.
     fn frame(&self, n: u64, head: &mut [u8]) -> (usize, &[u8]);
     /// Number of bytes of a frame.

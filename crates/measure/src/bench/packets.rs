@@ -5,7 +5,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::keyed::{Keyed, Part, VisitKeyed};
 use skyhaul_core::wire::labelled::{Label, Labelled, VisitLabelled};
-use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, PREFIX};
+use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, PREFIX, SynthPayload};
 use std::io;
 
 /// Bytes of packets kept ready: they fit no L2, as a telescope's do not.
@@ -98,7 +98,7 @@ impl Shape {
             frames_per_second: FRAMES_PER_SECOND,
             start: START,
             station: "Sk".into(),
-            pattern: false,
+            payloads: SynthPayload::Noise,
         };
         let most = size.saturating_sub(prefix) / STEP;
         let fits = |steps: usize| {

@@ -10,8 +10,8 @@ use skyhaul::send::{
 use skyhaul::stop::StopFlag as End;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
+use skyhaul_core::wire::{Objects, SynthPayload};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
@@ -79,7 +79,7 @@ fn start_sender(
         frames_per_second: 4_000_000,
         start: 1_767_225_600,
         station: "Sk".into(),
-        pattern: false,
+        payloads: SynthPayload::Noise,
         sequence: Sequence { order: Some(Order::Little), first: 0 },
         packets: None,
     };

@@ -5,6 +5,7 @@
 
 use skyhaul::receive::Running;
 use skyhaul::send::{SendReport, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
+use skyhaul::wire::SynthPayload;
 use std::error::Error;
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(crate) fn send(to: &str, frames: u64, faults: &str) -> Result<SendReport, Bo
         frames_per_second: 1000,
         start: 1_795_000_000,
         station: "Aa".into(),
-        pattern: false,
+        payloads: SynthPayload::Noise,
         sequence: Sequence { order: None, first: 0 },
         packets: Some(frames),
     })?;

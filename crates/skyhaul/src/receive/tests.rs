@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
 use skyhaul_core::wire::fila10g::Fila10gStream;
-use skyhaul_core::wire::{Known, LearnOptions, Order, Place};
+use skyhaul_core::wire::{Known, LearnOptions, Order, Place, SynthPayload};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::{Source, SourceStats, Train};
 use std::io;
@@ -143,7 +143,7 @@ fn supply(threads: u16, order: Option<Order>) -> SynthSupply {
         frames_per_second: 500,
         start: START,
         station: "Sk".into(),
-        pattern: true,
+        payloads: SynthPayload::Pattern,
         sequence: Sequence { order, first: 77 },
         packets: None,
     })

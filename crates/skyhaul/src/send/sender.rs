@@ -7,7 +7,9 @@ use super::report::SendReport;
 use super::{HEAD, Packetize};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError};
+use skyhaul_core::wire::{
+    FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, PositionsError, SynthPayload,
+};
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::gathered::Extent;
@@ -441,15 +443,15 @@ pub struct SynthOptions {
     pub start: i64,
     /// Two ASCII characters.
     pub station: String,
-    /// Payloads that verify themselves, instead of noise.
-    pub pattern: bool,
+    /// What its frames hold.
+    pub payloads: SynthPayload,
     /// The sequence number in front.
     pub sequence: Sequence,
     /// Packets to send; `None` is without end.
     pub packets: Option<u64>,
 }
 
-/// Frames of noise, or of the self-verifying pattern.
+/// Frames of noise, of the self-verifying pattern, or of the sky.
 #[derive(Debug)]
 pub struct SynthSupply {
     frames: Box<dyn Generated>,
@@ -471,7 +473,7 @@ impl SynthSupply {
     /// # Errors
     /// Streams of this format cannot be generated, or it does not allow this shape.
     pub fn of(format: Format, options: SynthOptions) -> Result<Self, SupplyError> {
-        let SynthOptions { payload, threads, frames_per_second, start, station, pattern, sequence, packets } =
+        let SynthOptions { payload, threads, frames_per_second, start, station, payloads, sequence, packets } =
             options;
         let asked = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
         let generator = asked.copied().find_map(|family| family.generator());
@@ -479,7 +481,7 @@ impl SynthSupply {
             .ok_or_else(|| SupplyError::Synth(format!("streams of {format} cannot be generated")))?;
         let order = sequence.order.filter(|_| generator.takes_sequence());
         let sequence = Sequence { order, ..sequence };
-        let made = Made { payload, threads, frames_per_second, start, station, pattern };
+        let made = Made { payload, threads, frames_per_second, start, station, payloads };
         let frames = generator.begin(made).map_err(SupplyError::Synth)?;
         Ok(Self { frames, sequence, packets })
     }
@@ -498,8 +500,10 @@ impl Packetize for SynthSupply {
 }
 
 impl Supply for SynthSupply {
-    fn available(&mut self, _: u64) -> (u64, bool) {
-        (self.packets.unwrap_or(u64::MAX), false)
+    fn available(&mut self, next: u64) -> (u64, bool) {
+        let end = self.packets.unwrap_or(u64::MAX);
+        let prepared = if next < end { self.frames.prepare(next) } else { end };
+        (prepared.min(end), prepared < end)
     }
 
     fn describe(&self) -> String {

@@ -14,7 +14,7 @@ use crate::wire::inspect::Reader;
 use crate::wire::layout::{Blocks, LayoutRule, Place};
 use crate::wire::stamps::{Counted, Move, Numbered, Stamps};
 use crate::wire::trial::{Draw, SECOND, Trial};
-use crate::wire::written::{Generator, Made};
+use crate::wire::written::{Generator, Made, SynthPayload};
 use std::sync::Arc;
 
 /// RSP packets of LOFAR stations.
@@ -364,7 +364,14 @@ const TRIALS: &[fn(Draw<'_>) -> Trial] =
 /// The place of a packet is its number since 1970, of each lane in turn.
 fn laned(name: &'static str, lanes: u64) -> Trial {
     let (threads, station) = (lanes as u16, "LX".to_owned());
-    let made = Made { payload: 128, threads, frames_per_second: 0, start: SECOND, station, pattern: true };
+    let made = Made {
+        payload: 128,
+        threads,
+        frames_per_second: 0,
+        start: SECOND,
+        station,
+        payloads: SynthPayload::Pattern,
+    };
     let stream = LofarGenerator.begin(made).expect("a stream of one beamlet");
     let slices = (SECOND as u64 * 200_000_000 + CYCLES / 2) / CYCLES;
     let begin = slices / u64::from(SLICES) * lanes;

@@ -26,7 +26,7 @@ pub use family::{LofarFamily, LofarStream};
 
 use super::frame::FrameTime;
 use super::layout::{Blocks, wrong_size};
-use super::written::{Generated, Generator, Made};
+use super::written::{Generated, Generator, Made, SynthPayload};
 use crate::hint::Hint;
 use crate::pattern;
 use crate::placement::{Geometry, Layout, Placement, Reject};
@@ -219,13 +219,16 @@ impl Generator for LofarGenerator {
             ));
         }
         let beamlets = (made.payload / BEAMLET).min(61) as u8;
+        if let SynthPayload::Sky(_) = made.payloads {
+            return Err(format!("two-bit samples of the sky are sent as VDIF{}", Hint("use --format vdif")));
+        }
         let template =
             Rsp { version: 3, clock: 1, configuration: 0xAA, beamlets, slices: SLICES, ..Rsp::default() };
         let payload = template.payload_bytes().ok_or("invalid packet size")?;
         let second = u32::try_from(made.start).map_err(|_| "a start between 1970 and 2106")?;
         let begin = Rsp { second, ..template }.time().map_err(|_| "a start between 1970 and 2106")?;
         let mut noise = Vec::new();
-        if !made.pattern {
+        if made.payloads == SynthPayload::Noise {
             noise.resize(payload * NOISE_PACKETS, 0);
             synth::two_bit(&Signal::default(), 0, &mut noise);
         }
@@ -258,7 +261,7 @@ impl Generated for Stream {
         let slices = self.begin.saturating_add(packet.saturating_mul(u64::from(SLICES)));
         let header = Rsp { lane, board: lane as u8, ..self.template }.at(slices).unwrap_or(self.template);
         head[..Rsp::LEN].copy_from_slice(&header.write());
-        let payload = if self.made.pattern {
+        let payload = if self.made.payloads == SynthPayload::Pattern {
             let time = time(&header, 0);
             pattern::slice(pattern::frame_object(time.unix_seconds, time.frame, time.thread), 0, self.payload)
         } else {
@@ -273,7 +276,7 @@ impl Generated for Stream {
     }
 
     fn describe(&self) -> String {
-        let what = if self.made.pattern { "pattern" } else { "noise" };
+        let what = self.made.payloads.name();
         format!(
             "{what}: LOFAR RSP, station {}, {} lanes, 16 bit × {} beamlets, 200 MHz",
             self.template.station, self.made.threads, self.template.beamlets

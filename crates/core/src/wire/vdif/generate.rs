@@ -1,18 +1,22 @@
-//! VDIF frames of two-bit noise with a tone, or of the self-verifying pattern.
+//! VDIF frames of two-bit noise with a tone, of the sky, or of the self-verifying pattern.
 
 use super::extended::{ALMA_CODES, SYNC};
 use super::{Extended, Header, Vdif, station};
 use crate::hint::Hint;
 use crate::pattern;
 use crate::samples::Coding;
+use crate::sky::SkySamples;
 use crate::synth::{self, Signal};
 use crate::wire::frame::step;
 use crate::wire::mark5b;
-use crate::wire::written::{Generated, Generator, Headers, Made, Written};
+use crate::wire::written::{Generated, Generator, Headers, Made, SynthPayload, Written};
 use std::cell::Cell;
 
 /// Number of noise frames, used in turn.
 const NOISE_FRAMES: usize = 61;
+
+/// Bytes of frames of the sky that are made at once: a few milliseconds of work.
+const SKY_BYTES: usize = 128 << 10;
 
 /// Generates VDIF streams.
 #[derive(Debug)]
@@ -36,19 +40,30 @@ impl Generator for VdifGenerator {
                 Hint("for example --frame-rate 62500")
             ));
         }
+        if vdif.at(made.start, 0).is_none() {
+            return Err("VDIF has times from 2000 to 2048".to_owned());
+        }
         let station = station(&made.station).ok_or("the station must be two ASCII characters")?;
         let samples = payload as u64 * 4 * u64::from(made.frames_per_second);
         let extended =
             Extended::nict(samples, false, "SKYHAUL").unwrap_or(Extended::Plain(Default::default()));
         let mut noise = Vec::new();
-        if !made.pattern {
+        if made.payloads == SynthPayload::Noise {
             noise.resize(payload * NOISE_FRAMES, 0);
             synth::two_bit(&Signal::default(), 0, &mut noise);
         }
+        let sky = match &made.payloads {
+            SynthPayload::Sky(sky) => {
+                let channel = |thread| SkySamples::new(sky, samples, thread);
+                let channels = (0..made.threads).map(channel).collect::<Result<Vec<_>, _>>()?;
+                Some(SkyFrames::new(channels, payload))
+            }
+            _ => None,
+        };
         let template = Header { vdif: Vdif { station, ..vdif }, extended };
         let (header, length) = template.write();
         let nothing = Second { first: 0, end: 0, time: 0, header };
-        Ok(Box::new(Stream { made, vdif: template.vdif, length, second: Cell::new(nothing), noise }))
+        Ok(Box::new(Stream { made, vdif: template.vdif, length, second: Cell::new(nothing), noise, sky }))
     }
 }
 
@@ -62,6 +77,50 @@ struct Stream {
     second: Cell<Second>,
     /// Noise of some frames.
     noise: Vec<u8>,
+    sky: Option<SkyFrames>,
+}
+
+/// Payloads of consecutive frames of the sky.
+#[derive(Debug)]
+struct SkyFrames {
+    /// Those of each thread.
+    channels: Vec<SkySamples>,
+    payload: usize,
+    /// The frames from `first` to before `end`, in turn.
+    bytes: Vec<u8>,
+    first: u64,
+    end: u64,
+}
+
+impl SkyFrames {
+    fn new(channels: Vec<SkySamples>, payload: usize) -> Self {
+        let frames = (SKY_BYTES / payload).clamp(4, 1024);
+        Self { channels, payload, bytes: vec![0; frames * payload], first: 0, end: 0 }
+    }
+
+    /// Make frames from `next` on, unless it is there; `made`: of which stream.
+    fn prepare(&mut self, next: u64, made: &Made) -> u64 {
+        if next < self.first || next >= self.end {
+            let (samples, threads) = (self.payload as u64 * 4, u64::from(made.threads));
+            let per_second = u64::from(made.frames_per_second);
+            for (n, bytes) in (next..).zip(self.bytes.chunks_mut(self.payload)) {
+                let frame = n / threads;
+                let second = made.start.saturating_add((frame / per_second) as i64);
+                let channel = &self.channels[(n % threads) as usize];
+                channel.fill(channel.number(second, frame % per_second * samples), bytes);
+            }
+            self.first = next;
+            self.end = next.saturating_add((self.bytes.len() / self.payload) as u64);
+        }
+        self.end
+    }
+
+    /// The payload of a frame that was made.
+    fn payload(&self, n: u64) -> &[u8] {
+        debug_assert!((self.first..self.end).contains(&n), "frame {n} was not made");
+        let at = (n.wrapping_sub(self.first) as usize % (self.bytes.len() / self.payload)) * self.payload;
+        &self.bytes[at..at + self.payload]
+    }
 }
 
 /// What the frames of a second have in common.
@@ -93,6 +152,10 @@ impl Stream {
 }
 
 impl Generated for Stream {
+    fn prepare(&mut self, next: u64) -> u64 {
+        self.sky.as_mut().map_or(u64::MAX, |sky| sky.prepare(next, &self.made))
+    }
+
     fn frame(&self, n: u64, head: &mut [u8]) -> (usize, &[u8]) {
         let made = &self.made;
         let mut second = self.second.get();
@@ -109,11 +172,15 @@ impl Generated for Stream {
         head[4..7].copy_from_slice(&frame.to_le_bytes()[..3]);
         head[14] = thread as u8;
         head[15] |= (thread >> 8) as u8;
-        let payload = if made.pattern {
-            pattern::slice(pattern::frame_object(second.time, frame, thread), 0, made.payload)
-        } else {
-            let at = (n % NOISE_FRAMES as u64) as usize * made.payload;
-            &self.noise[at..at + made.payload]
+        let payload = match &self.sky {
+            Some(sky) => sky.payload(n),
+            None if made.payloads == SynthPayload::Pattern => {
+                pattern::slice(pattern::frame_object(second.time, frame, thread), 0, made.payload)
+            }
+            None => {
+                let at = (n % NOISE_FRAMES as u64) as usize * made.payload;
+                &self.noise[at..at + made.payload]
+            }
         };
         (self.length, payload)
     }
@@ -124,7 +191,7 @@ impl Generated for Stream {
 
     fn describe(&self) -> String {
         let made = &self.made;
-        let what = if made.pattern { "pattern" } else { "noise" };
+        let what = made.payloads.name();
         format!(
             "{what}: VDIF, {} threads, {} B frames, {} frames/s",
             made.threads,
@@ -242,14 +309,21 @@ pub(super) fn begin_written(written: &Written) -> Result<Box<dyn Headers>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sky::Sky;
 
     /// The header patched in place is the one that the table writes.
     #[test]
     fn a_header_is_that_of_its_number() {
         for (threads, frames_per_second) in [(1, 7), (1, 1 << 24), (3, 5), (1024, 2), (257, 16_000_000)] {
             let start = 1_767_225_590;
-            let made =
-                Made { payload: 64, threads, frames_per_second, start, station: "Sk".into(), pattern: true };
+            let made = Made {
+                payload: 64,
+                threads,
+                frames_per_second,
+                start,
+                station: "Sk".into(),
+                payloads: SynthPayload::Pattern,
+            };
             let stream = VdifGenerator.begin(made).unwrap();
             let packets = u64::from(threads) * u64::from(frames_per_second);
             let near = [0, 1, 5, packets - 1, packets, packets + 1, 3 * packets + 300, 12 * packets - 1, 2];
@@ -266,5 +340,36 @@ mod tests {
                 assert_eq!(head[..Vdif::LEN], vdif.write(), "packet {n}");
             }
         }
+    }
+
+    /// Every payload is that of its time and thread, wherever a sender begins.
+    #[test]
+    fn frames_of_the_sky_follow_from_their_times() {
+        let sky =
+            Sky { seed: 5, noise: 1, correlation: 0.5, delay: 1e-6, rate: 1e-9, frequency: 8.4e9, epoch: 0 };
+        let start = 1_767_225_590;
+        let stream = |start, threads| {
+            let payloads = SynthPayload::Sky(sky);
+            let made =
+                Made { payload: 64, threads, frames_per_second: 50, start, station: "Ef".into(), payloads };
+            VdifGenerator.begin(made).unwrap()
+        };
+        let payload = |stream: &mut Box<dyn Generated>, n| {
+            let end = stream.prepare(n);
+            assert!(end > n && stream.prepare(end - 1) == end, "frames stay until others are needed");
+            stream.frame(n, &mut [0; 32]).1.to_vec()
+        };
+        let (mut two, mut later, mut one) = (stream(start, 2), stream(start + 3, 2), stream(start, 1));
+        for n in [0, 1, 7, 99, 100, 5000] {
+            assert_eq!(payload(&mut two, n + 300), payload(&mut later, n), "packet {n}");
+        }
+        for frame in [0, 60] {
+            assert_eq!(payload(&mut two, 2 * frame), payload(&mut one, frame));
+            assert_ne!(payload(&mut two, 2 * frame + 1), payload(&mut one, frame));
+        }
+        let samples = SkySamples::new(&sky, 64 * 4 * 50, 1).unwrap();
+        let mut expected = [0; 64];
+        samples.fill(samples.number(start + 1, 10 * 256), &mut expected);
+        assert_eq!(payload(&mut two, 121), expected);
     }
 }

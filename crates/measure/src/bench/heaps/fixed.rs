@@ -27,7 +27,7 @@ use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::ejfat::EjfatWire;
 use skyhaul_core::wire::keyed::{Keyed, Part};
 use skyhaul_core::wire::spead::{Flavour, SpeadWire, id};
-use skyhaul_core::wire::{LearnOptions, Order};
+use skyhaul_core::wire::{LearnOptions, Order, SynthPayload};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::{Source, SourceStats, Train};
 use std::io;
@@ -59,7 +59,7 @@ fn frames(payload: usize, threads: u16) -> io::Result<u64> {
         frames_per_second: 125_000,
         start: 1_795_402_800,
         station: "Sk".into(),
-        pattern: false,
+        payloads: SynthPayload::Noise,
         sequence: Sequence { order: Some(Order::Little), first: 77 },
         packets: None,
     };

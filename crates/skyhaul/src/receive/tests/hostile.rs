@@ -219,7 +219,7 @@ fn the_last_numbers_of_all_are_counted_without_overflow() {
         frames_per_second: 500,
         start: START,
         station: "Sk".into(),
-        pattern: true,
+        payloads: SynthPayload::Pattern,
         sequence: Sequence { order: Some(Order::Little), first: u64::MAX - 150 },
         packets: None,
     };

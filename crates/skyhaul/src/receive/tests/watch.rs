@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::recording::Event;
-use skyhaul_core::wire::{FrameTime, Irregular};
+use skyhaul_core::wire::{FrameTime, Irregular, SynthPayload};
 
 /// Everything that is told of what `packets` makes of frames: (place, second, frame, thread), in order.
 fn told(
@@ -144,7 +144,7 @@ fn what_was_held_or_read_from_a_capture_is_compared_as_it_arrived() {
         frames_per_second: FPS as u32,
         start: START,
         station: "Sk".into(),
-        pattern: true,
+        payloads: SynthPayload::Pattern,
         sequence: Sequence { order: None, first: 0 },
         packets: None,
     })
@@ -192,7 +192,7 @@ fn seconds_with_fewer_frames_than_stated_are_told_but_not_frames_that_are_lost_a
             frames_per_second: 250,
             start: START,
             station: "Sk".into(),
-            pattern: true,
+            payloads: SynthPayload::Pattern,
             sequence: Sequence { order: None, first: 0 },
             packets: None,
         })
@@ -323,7 +323,7 @@ fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
         frames_per_second: 200_000,
         start: START,
         station: "Sk".into(),
-        pattern: true,
+        payloads: SynthPayload::Pattern,
         sequence: Sequence { order: None, first: 0 },
         packets: None,
     })
