@@ -44,10 +44,14 @@ class Recorder:
             disk.mkdir(parents=True)
         self.port = free_port()
         self.errors = directory / "record.err"
-        words = [BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
-                 "--scan", scan, "--memory", memory, "--json", *options]
+        self.words = [BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
+                      "--scan", scan, "--memory", memory, "--json", *options]
+        self.start()
+
+    def start(self):
+        """Record; what is recorded again gets a letter behind its name."""
         with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([str(word) for word in self.words], stdin=subprocess.DEVNULL,
                                             stdout=subprocess.PIPE, stderr=errors)
         self._wait_until_listening()
 

@@ -71,7 +71,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run the whole chain on this machine, without setup
     Demo(DemoArgs),
-    /// Send a file, a recording, a pattern or noise as packets
+    /// Send a file, a recording, a pattern, noise or a sky as packets
     Send(SendArgs),
     /// Receive streams and write them to a file or standard output, or discard them
     Receive(ReceiveArgs),
