@@ -21,8 +21,9 @@ FPS, FRAMES, PER_FRAME = 500, 500, 32_000
 RATE = FPS * PER_FRAME
 EPOCH = 1_795_402_800
 SCAN = "exp_sk_no0001"
-# Bits per second at which data are sent: half of their own rate, so that a recorder is killed and started again well within a scan.
-PACE = FPS * 8040 * 8 // 2
+# Bits per second at which data are sent, and more slowly for a recorder that is killed and started again within the scan.
+PACE = FPS * 8040 * 8
+SLOW = PACE // 4
 
 
 @dataclasses.dataclass
@@ -37,10 +38,10 @@ class Drawn:
     def model(self):
         return self.delay, self.rate
 
-    def send(self, sky, f, port, *faults):
+    def send(self, sky, f, port, *faults, pace=PACE):
         words = f"station={self.station},seed={sky},correlation={self.correlation},delay={self.delay}s,rate={self.rate},epoch={EPOCH},frequency={f}Hz"
         return subprocess.Popen([BINARY, "send", "--sky", words, "--start", str(EPOCH), "--frame-rate", str(FPS), "--packets", str(FRAMES),
-                                 "--rate", f"{PACE}bps", "--to", f"udp://127.0.0.1:{port}", "--quiet", *faults],
+                                 "--rate", f"{pace}bps", "--to", f"udp://127.0.0.1:{port}", "--quiet", *faults],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def test_loss_a_killed_recorder_and_a_copy_change_no_delay(skyhaul, record, corr
     drawn, sky, f = draw()
     recorders = records(record)
     loss = [("--faults", f"loss=0.01,seed={sky + number}") for number in range(3)]
-    sending = [one.send(sky, f, recorder.port, *faults) for one, recorder, faults in zip(drawn, recorders, loss, strict=True)]
+    sending = [one.send(sky, f, recorder.port, *faults, pace=SLOW) for one, recorder, faults in zip(drawn, recorders, loss, strict=True)]
     killed = recorders[1]
     end = time.monotonic() + 30
     while len(killed.chunks()) < 2 and time.monotonic() < end:
