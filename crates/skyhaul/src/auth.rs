@@ -1,7 +1,8 @@
 //! Authentication between hosts: tokens and their files' contents, proofs, cookies, and what may be shown of them.
 //!
 //! ```text
-//!   control connection (probe, copy)   Token: an HMAC proof by each end; a key for each direction
+//!   control connection (probe, copy)   ServerKey, Fingerprint: the server's key in TLS, which clients may pin
+//!                                      Token: an HMAC proof by each end, of this TLS connection alone
 //!   control plane (balance)            TokenHash: only the hash of a token is stored, compared in constant time
 //!   UDP                                Cookies: the address of a sender is real
 //! ```
@@ -10,23 +11,46 @@
 //! [`redacted`] removes secrets from text that is shown. How many connections without a proof there may be is
 //! [`admission`](crate::admission).
 
+mod key;
+
+pub use key::{Fingerprint, ServerKey};
+
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac};
 use std::net::{IpAddr, SocketAddr};
 use std::{fmt, io};
 use subtle::ConstantTimeEq;
 
-/// Length of a nonce and of a proof in bytes.
+/// Length of a proof in bytes.
 pub(crate) const MAC_BYTES: usize = 32;
+/// Length in bytes of what TLS exports for a connection.
+pub(crate) const BINDING_BYTES: usize = 32;
 
 /// Text that cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token is 16 to 256 letters, digits or `-_.~`")]
 pub struct InvalidToken;
 
-/// A secret that both hosts have in a file. It is never shown or sent.
+/// Text that cannot be the contents of a token file for [`Token::of_file`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTokenFile {
+    /// Its first line.
+    #[error("expected 16 to 256 letters, digits or `-_.~` on the first line")]
+    Token,
+    /// A further line.
+    #[error("line {line}: expected the fingerprint of a server, such as SHA256:{}", "A".repeat(43))]
+    Fingerprint {
+        /// From 1.
+        line: usize,
+    },
+}
+
+/// A secret that both hosts have in a file, and the servers with which it may be used. It is never shown or sent.
 #[derive(Clone)]
-pub struct Token(hmac::Key);
+pub struct Token {
+    key: hmac::Key,
+    servers: Vec<Fingerprint>,
+}
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +59,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// From its text.
+    /// From its text, for any server.
     ///
     /// # Errors
     /// It is shorter than 16 or longer than 256 characters, or has others than letters, digits and `-_.~`.
@@ -43,22 +67,44 @@ impl Token {
         if !is_token(text) {
             return Err(InvalidToken);
         }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes())))
+        Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes()), servers: Vec::new() })
     }
 
-    /// What `role` shows to prove that it knows the token.
-    pub(crate) fn proof(&self, role: Role, nonces: &Nonces) -> [u8; MAC_BYTES] {
-        bytes(&hmac::sign(&self.0, &text(role.proves(), nonces)))
+    /// From the contents of its file: the token on the first line, then the fingerprint of a server on each line. With fingerprints,
+    /// a client refuses servers with other keys before it sends anything that was derived from the token.
+    ///
+    /// # Errors
+    /// A line has something else.
+    pub fn of_file(text: &str) -> Result<Self, InvalidTokenFile> {
+        let mut lines = text.trim().lines().map(str::trim);
+        let mut token = Self::new(lines.next().unwrap_or_default()).map_err(|_| InvalidTokenFile::Token)?;
+        for (at, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+            let invalid = InvalidTokenFile::Fingerprint { line: at + 2 };
+            token.servers.push(Fingerprint::parse(line).ok_or(invalid)?);
+        }
+        Ok(token)
+    }
+
+    /// Returns the fingerprints of the servers with which it may be used; none: any server.
+    #[must_use]
+    pub fn servers(&self) -> &[Fingerprint] {
+        &self.servers
+    }
+
+    /// What `role` shows on one TLS connection to prove that it knows the token.
+    pub(crate) fn proof(&self, role: Role, binding: &[u8; BINDING_BYTES]) -> [u8; MAC_BYTES] {
+        let tag = hmac::sign(&self.key, &text(role, binding));
+        tag.as_ref().first_chunk().copied().unwrap_or_default()
     }
 
     /// Whether `proof` is that of `role`; it takes the same time for all wrong ones.
-    pub(crate) fn is_proof(&self, role: Role, nonces: &Nonces, proof: &[u8; MAC_BYTES]) -> bool {
-        hmac::verify(&self.0, &text(role.proves(), nonces), proof).is_ok()
-    }
-
-    /// The key under which `role` signs its messages on this connection.
-    pub(crate) fn key(&self, role: Role, nonces: &Nonces) -> hmac::Key {
-        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&self.0, &text(role.signs(), nonces)).as_ref())
+    pub(crate) fn is_proof(
+        &self,
+        role: Role,
+        binding: &[u8; BINDING_BYTES],
+        proof: &[u8; MAC_BYTES],
+    ) -> bool {
+        hmac::verify(&self.key, &text(role, binding), proof).is_ok()
     }
 }
 
@@ -69,43 +115,14 @@ pub(crate) enum Role {
     Server,
 }
 
-impl Role {
-    fn proves(self) -> &'static [u8] {
-        match self {
-            Role::Client => b"client proves",
-            Role::Server => b"server proves",
-        }
-    }
-
-    fn signs(self) -> &'static [u8] {
-        match self {
-            Role::Client => b"client signs",
-            Role::Server => b"server signs",
-        }
-    }
-
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Role::Client => Role::Server,
-            Role::Server => Role::Client,
-        }
-    }
-}
-
-/// Random numbers of both ends, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonces {
-    pub(crate) server: [u8; MAC_BYTES],
-    pub(crate) client: [u8; MAC_BYTES],
-}
-
-/// The text that is signed. The purpose has no zero byte, and the nonces have a fixed length, so no two texts are equal.
-fn text(purpose: &[u8], nonces: &Nonces) -> Vec<u8> {
-    [b"skyhaul peer 1 ".as_slice(), purpose, &[0], &nonces.server, &nonces.client].concat()
-}
-
-fn bytes(tag: &hmac::Tag) -> [u8; MAC_BYTES] {
-    tag.as_ref().first_chunk().copied().unwrap_or_default()
+/// The text that is signed: whose proof it is, and what TLS exports for this connection alone (RFC 9266), which differs at the two
+/// ends if anyone between them ends TLS. The purpose has no zero byte, and the rest a fixed length, so no two texts are equal.
+fn text(role: Role, binding: &[u8; BINDING_BYTES]) -> Vec<u8> {
+    let purpose: &[u8] = match role {
+        Role::Client => b"client proves",
+        Role::Server => b"server proves",
+    };
+    [b"skyhaul peer 2 ".as_slice(), purpose, &[0], binding].concat()
 }
 
 /// Shortest token in characters: a shorter one could be found by trying.
@@ -262,16 +279,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_of_one_token_one_role_and_these_nonces() {
+    fn a_proof_is_of_one_token_one_role_and_this_connection() {
         let token = Token::new("0123456789abcdef").unwrap();
-        let nonces = Nonces { server: [1; 32], client: [2; 32] };
-        let proof = token.proof(Role::Client, &nonces);
-        assert!(token.is_proof(Role::Client, &nonces, &proof));
-        assert!(!token.is_proof(Role::Server, &nonces, &proof), "a proof sent back");
-        let swapped = Nonces { server: [2; 32], client: [1; 32] };
-        assert!(!token.is_proof(Role::Client, &swapped, &proof));
-        assert!(!Token::new("0123456789abcdeg").unwrap().is_proof(Role::Client, &nonces, &proof));
+        let proof = token.proof(Role::Client, &[1; 32]);
+        assert!(token.is_proof(Role::Client, &[1; 32], &proof));
+        assert!(!token.is_proof(Role::Server, &[1; 32], &proof), "a proof sent back");
+        assert!(!token.is_proof(Role::Client, &[2; 32], &proof));
+        assert!(!Token::new("0123456789abcdeg").unwrap().is_proof(Role::Client, &[1; 32], &proof));
         assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn a_token_file_may_name_servers() {
+        let (one, other) = (ServerKey::new().unwrap(), ServerKey::new().unwrap());
+        let text = format!("0123456789abcdef\r\n {} \n\n{}\n", one.fingerprint(), other.fingerprint());
+        let token = Token::of_file(&text).unwrap();
+        assert_eq!(token.servers(), [one.fingerprint().clone(), other.fingerprint().clone()]);
+        assert!(Token::of_file("0123456789abcdef\n").unwrap().servers().is_empty());
+        assert_eq!(Token::of_file("short\n").unwrap_err(), InvalidTokenFile::Token);
+        assert_eq!(Token::of_file("").unwrap_err(), InvalidTokenFile::Token);
+        let said = Token::of_file("0123456789abcdef\n\nanother line").unwrap_err().to_string();
+        assert!(said.starts_with("line 3: expected the fingerprint of a server, such as SHA256:A"), "{said}");
     }
 
     #[test]

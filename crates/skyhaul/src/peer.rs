@@ -1,20 +1,21 @@
-//! The control connection of two hosts, on which both have proved that they know the same token.
+//! The control connection of two hosts: TLS 1.3, in which both prove that they know the same token.
 //!
 //! ```text
 //!   client                                             server
 //!     ──────────────── connects ───────────────────────▶ Door: few half-open connections, each for a few seconds
-//!     ◀─────── Challenge { version, nonce s } ──────────
-//!     ── Hello { version, nonce c, HMAC(client, s, c) } ─▶
-//!     ◀──────── Welcome { HMAC(server, s, c) } ──────────
+//!     ◀──────────── Preface { version } ────────────────   in clear text
+//!     ◀═════════════ TLS 1.3: the server's key ═════════▶
+//!     ── Hello { version, HMAC(client, binding) } ──────▶   only to a key that the token file names, if it names any
+//!     ◀──────── Welcome { HMAC(server, binding) } ──────
 //!     ─────────── Ask: run "udp" for 12 s ─────────────▶ RequestQueue: a few at a time, the others wait in turn
 //!     ◀────────── Queued { ahead 2, 31 s } ─────────────
 //!     ◀──────────────────── Go ─────────────────────────
 //!     ◀═════════ messages of the Service ══════════════▶
 //! ```
 //!
-//! Every nonce is fresh, so a handshake that was recorded proves nothing the next time. Every message after the handshake
-//! ends in an HMAC of its number and bytes under a key of this connection and direction: a message cannot be altered, repeated
-//! or left out in transit. Messages are not encrypted. [0025](https://github.com/skyhaul/skyhaul/blob/main/docs/decisions/0025-a-control-connection-of-our-own.md) has the reasons.
+//! The binding is what TLS exports for this connection alone (RFC 9266). A proof that was recorded, or made for someone who ends TLS in
+//! between, is worth nothing on another connection. TLS keeps messages from being read, altered, repeated or left out in transit.
+//! [0094](https://github.com/skyhaul/skyhaul/blob/main/docs/decisions/0094-the-control-connection-is-tls.md) has the reasons.
 //!
 //! A server runs [`Service`]s, found by their names: tests of a path, audits, copies.
 //!
@@ -48,21 +49,24 @@
 //!
 //! Limits: a message to a client is at most [`MAX_MESSAGE_BYTES`] bytes, one to a server [`MAX_REQUEST_BYTES`], one of the handshake [`MAX_GREETING_BYTES`]; every read and write has a deadline.
 
+mod channel;
+mod client;
 mod connection;
 mod message;
 mod server;
 mod service;
 
-pub use crate::auth::Token;
-pub use connection::{Connection, attach, connect, connect_any};
-pub use message::{Answer, Ask, Challenge, Frames, Hello, PeerError, Waiting, Welcome};
+pub use crate::auth::{Fingerprint, ServerKey, Token};
+pub use client::{attach, connect, connect_any};
+pub use connection::Connection;
+pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
 pub use server::{Server, ServerOptions, ServerStats};
 pub use service::{
     Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, Service, Session,
 };
 
 /// Version of the handshake and of the messages around services.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest message to a client in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// Longest message to a server in bytes: as JSON in memory, it takes some ten times as much.

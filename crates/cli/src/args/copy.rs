@@ -108,7 +108,7 @@ pub(crate) struct CopyServeArgs {
     /// Directory to serve; may be repeated. A client names paths below it, absolute or from the first
     #[arg(long, required = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
     pub(crate) root: Vec<PathBuf>,
-    /// File with the token; created if it does not exist
+    /// File with the token; created if it does not exist. The server's key is kept beside it, in FILE.key
     #[arg(long, required = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) token_file: PathBuf,
     /// Address to listen on (default: port 14301 of all addresses, IPv6 and IPv4)

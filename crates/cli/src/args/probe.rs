@@ -60,7 +60,7 @@ pub(crate) struct ServeArgs {
     /// TCP port; tests open UDP ports as needed
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub(crate) port: u16,
-    /// File with the token that both hosts need; created if it does not exist
+    /// File with the token that both hosts need; created if it does not exist. The server's key is kept beside it, in FILE.key
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: PathBuf,
     /// Maximum concurrent tests; others wait in a queue

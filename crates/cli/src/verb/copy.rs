@@ -17,7 +17,7 @@ use options::{engine, exists, is_url, refuse, tuning};
 use serde::Serialize;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::Faults;
-use skyhaul::peer::{Limits, PeerError, Server, ServerOptions, ServerStats, Service, Token};
+use skyhaul::peer::{Limits, PeerError, Server, ServerKey, ServerOptions, ServerStats, Service, Token};
 use skyhaul::stop::StopFlag;
 use skyhaul_transfer::copy::{CopyOptions, CopyService, StallLimits, copy_watched, remote};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -55,15 +55,15 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
     let faults: Faults =
         args.disk_faults.as_deref().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
     let service = CopyService::new(&args.root, args.read_only)?.with(engine(args.disk_engine), faults);
-    let token = Token::new(&super::listener::read_or_make(&args.token_file)?)?;
+    let (token, key) = listener::peer_server(&args.token_file)?;
     let options = ServerOptions {
         limits: Limits { duration: LONGEST, ..Limits::default() },
         ..ServerOptions::default()
     };
-    let server = listen(args.listen, &token, options, service)?;
+    let server = listen(args.listen, &token, &key, options, service)?;
     let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
     say!("serving {} at {}", roots.join(", "), server.local());
-    let door = Listener::with_token("copy", server.local(), &args.token_file);
+    let door = Listener::with_token("copy", server.local(), &args.token_file, key.fingerprint());
     door.say();
     let roots_are = if args.read_only {
         "they may copy from here, and write nothing"
@@ -92,6 +92,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
 fn listen(
     at: Option<SocketAddr>,
     token: &Token,
+    key: &ServerKey,
     options: ServerOptions,
     service: CopyService,
 ) -> Result<Server, PeerError> {
@@ -102,7 +103,7 @@ fn listen(
         true => six,
         false => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
     });
-    Server::start(at, token.clone(), options, services)
+    Server::start_with(key, at, token.clone(), options, services)
 }
 
 fn has_ipv6() -> bool {
@@ -119,7 +120,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     refuse(&refused, "without a URL")?;
     let hint = Hint("give the file of the server's `copy serve --token-file`");
     let path = args.token_file.as_deref().with_context(|| format!("--token-file is missing{hint}"))?;
-    let token = Token::new(&super::listener::read(path)?)?;
+    let token = listener::peer_token(path)?;
     // One warning, for an address that is not this host.
     let elsewhere = options.server.iter().find(|address| !address.ip().is_loopback());
     if let Some(address) = elsewhere.or(options.server.first()) {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use skyhaul::auth::{MAX_TOKEN_CHARS, MIN_TOKEN_CHARS, is_token, new_token};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{TOKEN, failed, read_small_text};
+use skyhaul::peer::{Fingerprint, ServerKey, Token};
 use skyhaul::wire::BalancerUri as Uri;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -20,25 +21,38 @@ pub(crate) struct Listener {
     address: SocketAddr,
     /// Who may use it.
     admits: String,
-    /// Whether others on the network cannot read what passes.
+    /// Whether others on the network cannot read any of what passes.
     encrypted: bool,
+    /// Whether they cannot read what is asked and answered.
+    control_encrypted: bool,
+    /// The server's key, by which clients know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
 impl Listener {
-    /// For those that hold the token of a file. It is proved by both ends, and never sent.
-    pub(crate) fn with_token(service: &'static str, address: SocketAddr, token: &Path) -> Self {
+    /// For those that hold the token of a file, over TLS. It is proved by both ends, and never sent.
+    pub(crate) fn with_token(
+        service: &'static str,
+        address: SocketAddr,
+        token: &Path,
+        key: &Fingerprint,
+    ) -> Self {
         let admits = format!("clients that hold the token in {}", crate::print::name(token));
-        Self { service, address, admits, encrypted: false }
+        let key = Some(key.to_string());
+        Self { service, address, admits, encrypted: false, control_encrypted: true, key }
     }
 
     /// For anyone that reaches it.
     pub(crate) fn open(service: &'static str, address: SocketAddr) -> Self {
-        Self { service, address, admits: "anyone, without a token".to_owned(), encrypted: false }
+        let admits = "anyone, without a token".to_owned();
+        Self { service, address, admits, encrypted: false, control_encrypted: false, key: None }
     }
 
     /// For people, below the line that says where it listens.
     pub(crate) fn say(&self) {
-        say!("  on {}, for {}", reach(self.address.ip()), self.admits);
+        let key = self.key.as_ref().map_or_else(String::new, |key| format!("; key {key}"));
+        say!("  on {}, for {}{key}", reach(self.address.ip()), self.admits);
     }
 }
 
@@ -51,11 +65,11 @@ fn reach(ip: IpAddr) -> String {
     }
 }
 
-/// Others can read what passes; the token of both ends is not among it.
+/// Others can read the contents of files; names and the token are not among it.
 pub(crate) fn warn_of_traffic(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
         crate::print::note(&format!(
-            "traffic is not encrypted and can be read by others on the network; the token is not sent{}",
+            "the contents of files are not encrypted and can be read by others on the network{}",
             Hint("on an untrusted network, use a tunnel (ssh -L, WireGuard)")
         ));
     }
@@ -112,6 +126,57 @@ pub(super) fn read(path: &Path) -> Result<String> {
     }
     warn_of_readers(path);
     Ok(token.to_owned())
+}
+
+/// The token in `path`, and the keys of servers if the file names some.
+pub(super) fn peer_token(path: &Path) -> Result<Token> {
+    let text = read_small_text(path, TOKEN).context("token file")?;
+    let token = Token::of_file(&text).with_context(|| {
+        let hint =
+            Hint("copy the server's token file to this host; a server makes a new one if there is none");
+        format!("{} holds no token{hint}", path.display())
+    })?;
+    warn_of_readers(path);
+    Ok(token)
+}
+
+/// The token and the key of a server. Both are made if they are not there; a new token file names the key.
+pub(super) fn peer_server(token_file: &Path) -> Result<(Token, ServerKey)> {
+    let is_new = std::fs::metadata(token_file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if is_new {
+        read_or_make(token_file)?;
+    }
+    let token = peer_token(token_file)?;
+    let path = ServerKey::path_beside(token_file);
+    let Some(key) = kept_key(&path)? else { return Ok((token, ServerKey::new()?)) };
+    let fingerprint = key.fingerprint();
+    if is_new {
+        let added = OpenOptions::new().append(true).open(token_file);
+        let added = added.and_then(|mut file| writeln!(file, "{fingerprint}"));
+        added.map_err(|error| failed("write", token_file, &error))?;
+    } else if !token.servers().is_empty() && !token.servers().contains(fingerprint) {
+        let hint = Hint(format_args!("add the line {fingerprint} to it, here and at the clients"));
+        let file = token_file.display();
+        crate::print::note(&format!(
+            "{file} names the keys of other servers only: clients with this file refuse this one{hint}"
+        ));
+    }
+    Ok((token, key))
+}
+
+/// The key in `path`; a new one if there is no such file. `None`: none can be kept there, which is said.
+fn kept_key(path: &Path) -> Result<Option<ServerKey>> {
+    if let Some(key) = ServerKey::read(path)? {
+        warn_of_readers(path);
+        return Ok(Some(key));
+    }
+    match ServerKey::new()?.keep(path) {
+        Ok(key) => Ok(Some(key)),
+        Err(error) => {
+            crate::print::note(&format!("the key of this server lasts for this run only: {error}"));
+            Ok(None)
+        }
+    }
 }
 
 /// The line in `path`, which has a secret in it.

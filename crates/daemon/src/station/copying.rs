@@ -116,10 +116,10 @@ pub(super) fn try_destination(
 
 fn token(destination: &DestinationSetup) -> io::Result<Token> {
     let text = read_small_text(&destination.token_file, TOKEN)?;
-    Token::new(text.trim()).map_err(|_| {
+    Token::of_file(&text).map_err(|why| {
         let hint = Hint("copy the file that `skyhaul copy serve` made there");
         let path = destination.token_file.display();
-        io::Error::new(io::ErrorKind::InvalidData, format!("{path} holds no token{hint}"))
+        io::Error::new(io::ErrorKind::InvalidData, format!("{path} holds no token: {why}{hint}"))
     })
 }
 

@@ -3,7 +3,7 @@
 //! A message is framed as in [`skyhaul_core::framing`]. No more is read than the message at hand still needs, so the stream can be
 //! handed on after any message. Memory grows with what arrived, never with what a length promises.
 
-use crate::auth::InvalidToken;
+use crate::auth::{Fingerprint, InvalidToken};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skyhaul_core::framing::{HEAD_BYTES, frame, length};
@@ -36,6 +36,9 @@ pub enum PeerError {
     /// The peer closed the connection.
     #[error("{0} closed the connection{hint}", hint = Hint("check whether it is still running, and its log"))]
     Closed(SocketAddr),
+    /// The connection ended in the middle of a message.
+    #[error("the connection to {0} broke off in the middle of a message{hint}", hint = Hint("check whether it is still running, and the path to it"))]
+    Truncated(SocketAddr),
     /// A message that is too long.
     #[error("message of {bytes} bytes exceeds the limit of {most} bytes")]
     TooLong {
@@ -61,14 +64,31 @@ pub enum PeerError {
         /// [`VERSION`](crate::peer::VERSION).
         ours: u32,
     },
-    /// The tokens differ.
+    /// The tokens differ, or someone in between ends the encryption.
     #[error(
-        "{0} has a different token{hint}", hint = Hint("copy the server's token file to this host and pass it with --token-file"))]
+        "{0} has a different token, or another host answers in its place{hint}", hint = Hint("copy the server's token file to this host and pass it with --token-file"))]
     Token(SocketAddr),
+    /// The server has a key that the token file does not name. Nothing that was derived from the token was sent to it.
+    #[error(
+        "{peer} has the key {found}, but the token file expects {}{}",
+        expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
+        Hint(format_args!(
+            "compare it with the key that the server shows at its start; if they are the same, put {found} into the token file, else \
+             another host answers in its place"
+        ))
+    )]
+    ServerKey {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its key.
+        found: Fingerprint,
+        /// Those of the token file.
+        expected: Vec<Fingerprint>,
+    },
     /// Text that cannot be a token.
     #[error("{0}")]
     InvalidToken(#[from] InvalidToken),
-    /// A message was altered, repeated or left out in transit.
+    /// A record of TLS was altered, repeated or left out in transit.
     #[error("a message from {0} was altered in transit; the connection is closed")]
     Forged(SocketAddr),
     /// An unexpected message.
@@ -100,12 +120,12 @@ impl PeerError {
     }
 }
 
-/// The server's first message.
+/// The server's first message, the only one that is not encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Challenge {
+pub struct Preface {
     /// [`VERSION`](crate::peer::VERSION).
     pub skyhaul: u32,
-    /// Random bytes, as hexadecimal digits.
+    /// Empty. Version 1 expects it, and reads the version only if it is there.
     pub nonce: String,
 }
 
@@ -114,8 +134,6 @@ pub struct Challenge {
 pub struct Hello {
     /// [`VERSION`](crate::peer::VERSION).
     pub skyhaul: u32,
-    /// Random bytes, as hexadecimal digits.
-    pub nonce: String,
     /// The client's proof that it knows the token.
     pub proof: String,
 }
@@ -181,7 +199,7 @@ pub(super) fn fuzz_message(body: &[u8]) {
         let text = serde_json::to_vec(&message).unwrap_or_default();
         assert!(serde_json::from_slice::<T>(&text).is_ok(), "{message:?} is not read back");
     }
-    back::<Challenge>(body);
+    back::<Preface>(body);
     back::<Hello>(body);
     back::<Welcome>(body);
     back::<Ask>(body);
@@ -254,8 +272,7 @@ impl Frames {
 }
 
 /// A message with its length before it.
-pub(super) fn framed(body: &[u8], tag: &[u8], most: usize) -> Result<Vec<u8>, PeerError> {
-    let bytes = body.len() + tag.len();
-    let message = (bytes <= most).then(|| frame(&[body, tag])).flatten();
-    message.ok_or(PeerError::TooLong { bytes: bytes as u64, most })
+pub(super) fn framed(body: &[u8], most: usize) -> Result<Vec<u8>, PeerError> {
+    let message = (body.len() <= most).then(|| frame(&[body])).flatten();
+    message.ok_or(PeerError::TooLong { bytes: body.len() as u64, most })
 }

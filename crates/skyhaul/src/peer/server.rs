@@ -3,11 +3,14 @@
 //! One thread accepts; every connection has one of its own, of which there are at most [`ServerOptions::half_open`] before
 //! and [`ServerOptions::connections`] behind the handshake.
 
+use super::channel::server_config;
 use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
 use super::{Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, Token, Waiting};
 use crate::admission::ConnectionTable;
+use crate::auth::ServerKey;
 use crate::panics;
+use rustls::ServerConfig;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::lock::{lock, wait_while};
@@ -134,6 +137,7 @@ impl HalfOpen {
 
 struct Shared {
     token: Token,
+    tls: Arc<ServerConfig>,
     options: ServerOptions,
     services: Vec<Box<dyn Service>>,
     stop: AtomicBool,
@@ -153,11 +157,25 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `at`, and serves clients that hold `token`.
+    /// Listens at `at`, and serves clients that hold `token`, with a new key: clients know it only for this run.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with), or the system gives no random numbers.
+    pub fn start(
+        at: SocketAddr,
+        token: Token,
+        options: ServerOptions,
+        services: Vec<Box<dyn Service>>,
+    ) -> Result<Self, PeerError> {
+        Self::start_with(&ServerKey::new()?, at, token, options, services)
+    }
+
+    /// Listens at `at`, and serves clients that hold `token`. The server proves to them that it has `key`.
     ///
     /// # Errors
     /// The address cannot be listened on, or the system has no thread left.
-    pub fn start(
+    pub fn start_with(
+        key: &ServerKey,
         at: SocketAddr,
         token: Token,
         options: ServerOptions,
@@ -167,6 +185,7 @@ impl Server {
         let local = door.local();
         let shared = Arc::new(Shared {
             token,
+            tls: server_config(key)?,
             options,
             services,
             stop: AtomicBool::new(false),
@@ -257,7 +276,7 @@ impl Shared {
         let shared = self.clone();
         let thread = std::thread::Builder::new().name("peer".into()).stack_size(HANDSHAKE_STACK_BYTES);
         let work = move || {
-            let admitted = Connection::new(stream).and_then(|mut connection| {
+            let admitted = Connection::server(stream, &shared.tls).and_then(|mut connection| {
                 connection.admit(&shared.token, Instant::now() + HANDSHAKE_TIMEOUT).map(|()| connection)
             });
             shared.half_open.leave(number);

@@ -166,7 +166,9 @@ pub(super) fn of_peer(error: PeerError) -> io::Error {
     match error {
         PeerError::Io(error) => error,
         PeerError::Stopped => io::Error::new(io::ErrorKind::Interrupted, "stopped"),
-        PeerError::Closed(_) => io::Error::new(io::ErrorKind::ConnectionReset, error.to_string()),
+        PeerError::Closed(_) | PeerError::Truncated(_) => {
+            io::Error::new(io::ErrorKind::ConnectionReset, error.to_string())
+        }
         other => io::Error::other(other.to_string()),
     }
 }

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 pub(super) fn apply_to_peer(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
-    let token = Token::new(&listener::read(token)?)?;
+    let token = listener::peer_token(token)?;
     let at = resolve(host)?;
     let there = ask(&at, &token)?;
     let mut here = gather(&Tree::new("/"), &ThisHost, &asked(args, at.first().map(SocketAddr::ip))?)?;

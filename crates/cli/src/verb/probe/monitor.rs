@@ -41,7 +41,7 @@ const MAX_TESTS: usize = 1440;
 
 pub(super) fn run(args: &MonitorArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&listener::read(&args.token_file)?)?;
+    let token = listener::peer_token(&args.token_file)?;
     let mut tests =
         args.tests.iter().map(|target| test(target, None, &args.how)).collect::<Result<Vec<_>>>()?;
     if let Some(path) = &args.plan {

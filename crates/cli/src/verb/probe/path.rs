@@ -178,7 +178,7 @@ fn trace(path: &Path, points: &[UdpPointReport]) -> Result<()> {
 pub(super) fn server(args: &PathArgs) -> Result<(Vec<SocketAddr>, Token)> {
     let (host, token_file) =
         args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
-    Ok((resolve_port(host, PORT)?, Token::new(&listener::read(token_file)?)?))
+    Ok((resolve_port(host, PORT)?, listener::peer_token(token_file)?))
 }
 
 /// Shows how long the server lets others go first, until it is interrupted.

@@ -1,13 +1,13 @@
 //! `skyhaul probe serve`: the other end.
 
-use super::super::listener::{self, Listener};
+use super::super::listener::{Listener, peer_server};
 use super::super::receiving::print_json;
 use super::others;
 use crate::args::ServeArgs;
 use crate::outcome::Interrupt;
 use crate::outcome::Outcome;
 use anyhow::Result;
-use skyhaul::peer::{Limits, Server, ServerOptions, Token};
+use skyhaul::peer::{Limits, Server, ServerOptions};
 use skyhaul_measure::host::HostService;
 use skyhaul_measure::probe::iperf3;
 use skyhaul_measure::probe::tcp::TcpService;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let token = Token::new(&super::super::listener::read_or_make(&args.token_file)?)?;
+    let (token, key) = peer_server(&args.token_file)?;
     let options = ServerOptions {
         tests: args.tests,
         queue: args.queue,
@@ -28,18 +28,18 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         },
         ..ServerOptions::default()
     };
-    let server = Server::start(
+    let server = Server::start_with(
+        &key,
         SocketAddr::new(args.listen, args.port),
         token,
         options,
         vec![Box::new(UdpService::new()?), Box::new(TcpService), Box::new(HostService)],
     )?;
     say!("serving on {}", server.local());
-    let door = Listener::with_token("probe", server.local(), &args.token_file);
+    let door = Listener::with_token("probe", server.local(), &args.token_file, key.fingerprint());
     door.say();
     let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;
     let others = others::Serving::start(args)?;
-    listener::warn_of_traffic(args.listen);
     let open = iperf3.as_ref().map(|iperf3| Listener::open("iperf3", iperf3.local()));
     let listening: Vec<Listener> = std::iter::once(door).chain(open).chain(others.doors()).collect();
     let fault = watch(&interrupt, &server, iperf3.as_ref(), &others);

@@ -152,10 +152,15 @@ fn outcome(error: &PeerError) -> TestOutcome {
             | UnexpectedEof | WouldBlock => TestOutcome::Away,
             _ => TestOutcome::Failed,
         },
-        PeerError::Late { .. } | PeerError::Closed(_) | PeerError::Stranger(_) | PeerError::Stopped => {
-            TestOutcome::Away
-        }
-        PeerError::Refused { .. } | PeerError::Token(_) | PeerError::Version { .. } => TestOutcome::Refused,
+        PeerError::Late { .. }
+        | PeerError::Closed(_)
+        | PeerError::Truncated(_)
+        | PeerError::Stranger(_)
+        | PeerError::Stopped => TestOutcome::Away,
+        PeerError::Refused { .. }
+        | PeerError::Token(_)
+        | PeerError::ServerKey { .. }
+        | PeerError::Version { .. } => TestOutcome::Refused,
         _ => TestOutcome::Failed,
     }
 }

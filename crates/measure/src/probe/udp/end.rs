@@ -89,7 +89,11 @@ impl PendingTest {
     }
 
     /// Await that the client shows in every flow that it receives: nothing but answers as long as what came is sent before.
-    pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<TestSockets, PeerError> {
+    pub(super) fn meet(
+        self,
+        cookies: &Cookies,
+        over: &mut dyn FnMut() -> bool,
+    ) -> Result<TestSockets, PeerError> {
         let mut end = Instant::now() + HANDSHAKE_TIMEOUT;
         let mut met = vec![false; self.sockets.len()];
         while !met.iter().all(|&met| met) {

@@ -71,7 +71,8 @@ impl Service for UdpService {
         let waiting = PendingTest::bind(at, request.flows, test, cookie, request.join)?;
         let host = waiting.host(session.connection.peer());
         session.connection.send(&UdpSession { test, cookie: hex(&cookie), ports: waiting.ports(), host })?;
-        let mut end = waiting.meet(&self.cookies, &|| session.is_over() || session.connection.is_gone())?;
+        let mut is_over = || session.is_over() || session.connection.is_gone();
+        let mut end = waiting.meet(&self.cookies, &mut is_over)?;
         let mut heard = Instant::now();
         while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
             match session.connection.receive(POLL_INTERVAL) {
