@@ -52,6 +52,7 @@
 mod channel;
 mod client;
 mod connection;
+mod data;
 mod message;
 mod server;
 mod service;
@@ -59,6 +60,7 @@ mod service;
 pub use crate::auth::{Fingerprint, ServerKey, Token};
 pub use client::{attach, connect, connect_any};
 pub use connection::Connection;
+pub use data::{DataStream, Encryptor};
 pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
 pub use server::{Server, ServerOptions, ServerStats};
 pub use service::{

@@ -3468,7 +3468,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy)
-            opts="-q -h -V --token-file --plain-token --ca --third-party --mode --source-token-file --port --exists --streams --flows --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
+            opts="-q -h -V --token-file --plain-token --ca --third-party --mode --source-token-file --port --exists --streams --flows --encrypt --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

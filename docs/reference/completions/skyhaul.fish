@@ -928,6 +928,7 @@ plain\t'pwrite'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plain-token -d 'Send the token of a URL over the network without TLS'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l third-party -d 'Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l encrypt -d 'Encrypt the contents of files too (TLS 1.3). Without it, only requests, names and digests are encrypted. With URLs, the scheme decides'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plan -d 'First measure disks and path for a few seconds and predict the rate; compare at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, without copying. With URLs, count files and bytes'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l verify -d 'Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs'
@@ -940,7 +941,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "serve" -d 'Serve directories to clients that hold the token: they can copy into and out of them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l root -d 'Directory to serve; may be repeated. A client names paths below it, absolute or from the first' -r -f -a "(__fish_complete_directories)"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token; created if it does not exist' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token; created if it does not exist. The server\'s key is kept beside it, in FILE.key' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on (default: port 14301 of all addresses, IPv6 and IPv4)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-engine -d 'System calls for disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
@@ -1130,7 +1131,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_se
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor campaign help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on; [::] includes IPv4' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l port -d 'TCP port; tests open UDP ports as needed' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token that both hosts need; created if it does not exist' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token that both hosts need; created if it does not exist. The server\'s key is kept beside it, in FILE.key' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l tests -d 'Maximum concurrent tests; others wait in a queue' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l queue -d 'Maximum clients in the queue' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l per-peer -d 'Maximum tests per client address, running and waiting' -r

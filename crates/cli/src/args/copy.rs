@@ -69,6 +69,9 @@ pub(crate) struct CopyFilesArgs {
     /// Number of connections; of an upload to a URL, files sent at a time; with `etd://`, always 1
     #[arg(long, visible_alias = "streams", value_name = "N", default_value_t = 4, value_parser = up_to::<usize>(FLOWS, "4 to 16 are usual"), help_heading = PACE)]
     pub(crate) flows: usize,
+    /// Encrypt the contents of files too (TLS 1.3). Without it, only requests, names and digests are encrypted. With URLs, the scheme decides
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) encrypt: bool,
     /// Socket buffers of each connection (default: the system's)
     #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 64MiB"), help_heading = PACE)]
     pub(crate) window: Option<Size>,

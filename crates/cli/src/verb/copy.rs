@@ -123,7 +123,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let token = listener::peer_token(path)?;
     // One warning, for an address that is not this host.
     let elsewhere = options.server.iter().find(|address| !address.ip().is_loopback());
-    if let Some(address) = elsewhere.or(options.server.first()) {
+    if let Some(address) = elsewhere.or(options.server.first()).filter(|_| !args.encrypt) {
         listener::warn_of_traffic(address.ip());
     }
     let interrupt = Interrupt::listen()?;

@@ -70,7 +70,7 @@ pub(crate) fn warn_of_traffic(ip: IpAddr) {
     if !ip.to_canonical().is_loopback() {
         crate::print::note(&format!(
             "the contents of files are not encrypted and can be read by others on the network{}",
-            Hint("on an untrusted network, use a tunnel (ssh -L, WireGuard)")
+            Hint("on an untrusted network, copy with --encrypt")
         ));
     }
 }

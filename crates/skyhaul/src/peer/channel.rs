@@ -280,6 +280,18 @@ impl Channel {
         Ok(())
     }
 
+    /// Appends bytes to `records` encrypted, and sends nothing.
+    pub(super) fn encrypt(&mut self, mut bytes: &[u8], records: &mut Vec<u8>) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let taken = self.tls.writer().write(bytes)?;
+            bytes = &bytes[taken..];
+            while self.tls.wants_write() {
+                self.tls.write_tls(records)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sends bytes as they are, before TLS begins.
     pub(super) fn write_plain(&mut self, mut bytes: &[u8], end: Instant) -> Result<(), PeerError> {
         while !bytes.is_empty() {
@@ -361,8 +373,6 @@ impl Channel {
 
     /// The socket alone, for bytes without TLS behind the last record of both ends.
     pub(super) fn into_socket(mut self) -> Result<TcpStream, PeerError> {
-        self.socket.set_read_timeout(None)?;
-        self.socket.set_write_timeout(None)?;
         self.handed_on = true;
         Ok(self.socket.try_clone()?)
     }

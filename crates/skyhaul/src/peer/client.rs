@@ -1,6 +1,7 @@
 //! How a client reaches a server, and connects once more for data.
 
 use super::connection::Connection;
+use super::data::DataStream;
 use super::message::{Answer, Ask, NO_SERVER, PeerError};
 use crate::auth::Token;
 use skyhaul_core::hint::Hint;
@@ -69,17 +70,24 @@ pub fn connect_any(to: &[SocketAddr], token: &Token, within: Duration) -> Result
     Err(PeerError::Io(io::Error::other(error)))
 }
 
-/// Connect once more, as a further connection of a service that gave out `cookie`. The stream is the caller's own.
+/// Connects once more, as a further connection of a service that gave out `cookie`, for data that are `encrypted` or not, as the
+/// service wants them. The stream is the caller's own.
 ///
 /// # Errors
 /// As [`connect`], or the cookie is unknown.
-pub fn attach(to: SocketAddr, token: &Token, cookie: &str, within: Duration) -> Result<TcpStream, PeerError> {
+pub fn attach(
+    to: SocketAddr,
+    token: &Token,
+    cookie: &str,
+    encrypted: bool,
+    within: Duration,
+) -> Result<DataStream, PeerError> {
     // It is for data, in segments as long as the path takes.
     let plain = || TcpStream::connect_timeout(&to, within.max(Duration::from_millis(1)));
     let mut connection = reach(to, token, within, plain)?;
-    connection.send(&Ask::Attach { cookie: cookie.to_owned() })?;
+    connection.send(&Ask::Attach { cookie: cookie.to_owned(), encrypted })?;
     match connection.receive::<Answer>(within)? {
-        Answer::Go => connection.into_stream(),
+        Answer::Go => connection.into_data(encrypted),
         Answer::Refused { why } => Err(PeerError::Refused { peer: to, why }),
         Answer::Queued(_) => Err(connection.unexpected("a place in the line")),
     }

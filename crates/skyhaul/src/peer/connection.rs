@@ -1,6 +1,7 @@
 //! A connection on which both ends have proved the token: whole messages, each with a deadline.
 
 use super::channel::Channel;
+use super::data::DataStream;
 use super::message::{Answer, Ask, Frames, Hello, PeerError, Preface, READ_BYTES, Waiting, Welcome, framed};
 use super::{MAX_GREETING_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, VERSION};
 use crate::auth::{MAC_BYTES, Role, Token, hex, unhex};
@@ -324,12 +325,9 @@ impl Connection {
         let _ = self.channel.socket().shutdown(Shutdown::Both);
     }
 
-    /// The stream alone: behind the last message, it is the caller's own.
-    ///
-    /// # Errors
-    /// The socket failed.
-    pub fn into_stream(self) -> Result<TcpStream, PeerError> {
-        self.channel.into_socket()
+    /// The connection for data: behind the last message, it is the caller's own.
+    pub(super) fn into_data(self, encrypted: bool) -> Result<DataStream, PeerError> {
+        DataStream::of(self.channel, encrypted)
     }
 
     fn late(&self, what: &'static str, within: Duration) -> PeerError {

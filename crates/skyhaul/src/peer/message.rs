@@ -165,6 +165,9 @@ pub enum Ask {
     Attach {
         /// What the service gave out.
         cookie: String,
+        /// Whether it stays encrypted.
+        #[serde(default)]
+        encrypted: bool,
     },
 }
 

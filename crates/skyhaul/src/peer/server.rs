@@ -319,7 +319,9 @@ impl Shared {
         let mut silent = Instant::now();
         while !self.stopped() && silent.elapsed() < IDLE_TIMEOUT {
             match connection.receive::<Ask>(POLL_INTERVAL) {
-                Ok(Ask::Attach { cookie }) => return self.attach(connection, &cookie),
+                Ok(Ask::Attach { cookie, encrypted }) => {
+                    return self.attach(connection, &cookie, encrypted);
+                }
                 Ok(Ask::Run { service, body }) => match self.run(&mut connection, &service, body) {
                     Ok(()) => silent = Instant::now(),
                     Err(_) => return count(&self.counts.failed),
@@ -331,14 +333,16 @@ impl Shared {
         }
     }
 
-    fn attach(&self, mut connection: Connection, cookie: &str) {
-        let Some(door) = self.attachments.door(cookie) else {
-            count(&self.counts.refused);
-            let why = "unknown cookie".to_owned();
-            return drop(connection.send(&Answer::Refused { why }));
+    fn attach(&self, mut connection: Connection, cookie: &str, encrypted: bool) {
+        let door = match self.attachments.door(cookie, encrypted) {
+            Ok(door) => door,
+            Err(why) => {
+                count(&self.counts.refused);
+                return drop(connection.send(&Answer::Refused { why: why.to_owned() }));
+            }
         };
         if connection.send(&Answer::Go).is_ok()
-            && let Ok(stream) = connection.into_stream()
+            && let Ok(stream) = connection.into_data(encrypted)
         {
             // A room that is full or gone closes it.
             let _ = door.try_send(stream);

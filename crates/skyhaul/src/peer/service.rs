@@ -12,6 +12,7 @@
 //! whole queue.
 
 use super::connection::Connection;
+use super::data::DataStream;
 use super::message::{PeerError, Waiting};
 use crate::auth::{hex, random, unhex};
 use serde_json::Value;
@@ -19,7 +20,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_io::lock::lock;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -113,12 +114,13 @@ impl<'a> Session<'a> {
         self.stop
     }
 
-    /// Admits further connections: the client is sent the cookie with which it [attaches](crate::peer::attach) up to `places`.
+    /// Admits further connections, all of them `encrypted` or none: the client is sent the cookie with which it
+    /// [attaches](crate::peer::attach) up to `places`.
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub fn data_connections(&self, places: usize) -> io::Result<DataConnections> {
-        self.attachments.open(places)
+    pub fn data_connections(&self, places: usize, encrypted: bool) -> io::Result<DataConnections> {
+        self.attachments.open(places, encrypted)
     }
 }
 
@@ -126,28 +128,34 @@ type Cookie = [u8; 16];
 
 /// All attachments of a server.
 #[derive(Debug, Default)]
-pub(super) struct Attachments(Mutex<HashMap<Cookie, SyncSender<TcpStream>>>);
+pub(super) struct Attachments(Mutex<HashMap<Cookie, (SyncSender<DataStream>, bool)>>);
 
 /// The further connections of a service that runs. Once it is dropped, no more are admitted.
 #[derive(Debug)]
 pub struct DataConnections {
     cookie: Cookie,
-    streams: Receiver<TcpStream>,
+    streams: Receiver<DataStream>,
     attachments: Arc<Attachments>,
 }
 
 impl Attachments {
-    pub(super) fn open(self: &Arc<Self>, places: usize) -> io::Result<DataConnections> {
+    pub(super) fn open(self: &Arc<Self>, places: usize, encrypted: bool) -> io::Result<DataConnections> {
         let (give, streams) = sync_channel(places);
         let cookie = random()?;
-        lock(&self.0).insert(cookie, give);
+        lock(&self.0).insert(cookie, (give, encrypted));
         Ok(DataConnections { cookie, streams, attachments: self.clone() })
     }
 
-    /// The door that `cookie` opens.
-    pub(super) fn door(&self, cookie: &str) -> Option<SyncSender<TcpStream>> {
+    /// The door that `cookie` opens for connections that are encrypted or not; or why there is none.
+    pub(super) fn door(&self, cookie: &str, encrypted: bool) -> Result<SyncSender<DataStream>, &'static str> {
         let attachments = lock(&self.0);
-        attachments.get(&unhex::<16>(cookie)?).cloned()
+        let found = unhex::<16>(cookie).and_then(|cookie| attachments.get(&cookie));
+        match found {
+            None => Err("unknown cookie"),
+            Some((door, wanted)) if *wanted == encrypted => Ok(door.clone()),
+            Some((_, true)) => Err("data of this session must be encrypted"),
+            Some((_, false)) => Err("data of this session are not encrypted"),
+        }
     }
 }
 
@@ -160,7 +168,7 @@ impl DataConnections {
 
     /// The next connection, if one comes in time.
     #[must_use]
-    pub fn next(&self, within: Duration) -> Option<TcpStream> {
+    pub fn next(&self, within: Duration) -> Option<DataStream> {
         self.streams.recv_timeout(within).ok()
     }
 }

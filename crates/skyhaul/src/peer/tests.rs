@@ -32,11 +32,13 @@ impl Service for Parrot {
     }
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         assert!(body != "panic", "as it was told");
-        let connections = session.data_connections(1)?;
+        let connections = session.data_connections(1, body == "encrypted")?;
         session.connection.send(&connections.cookie())?;
         while !session.is_over() {
-            if let Some(mut stream) = connections.next(Duration::ZERO) {
-                stream.write_all(b"in")?;
+            if let Some(stream) = connections.next(Duration::ZERO) {
+                let (socket, mut encryptor) = stream.into_sender()?;
+                let records = encryptor.as_mut().map_or(Ok(&b"in"[..]), |one| one.records(b"in"))?;
+                (&socket).write_all(records)?;
             }
             match session.connection.receive::<Value>(Duration::from_millis(20)) {
                 Ok(word) if word == "bye" => return Ok(()),
@@ -173,16 +175,32 @@ fn a_client_that_vanishes_or_fails_frees_its_slot() {
 fn further_connections_come_in_by_the_cookie_only() {
     let server = serve(ServerOptions::default());
     let (peer, cookie) = running(&server, "a");
-    let mut stream = attach(server.local(), &token(), &cookie, SOON).unwrap();
+    let mut stream = attach(server.local(), &token(), &cookie, false, SOON).unwrap();
     let mut said = [0; 2];
     stream.read_exact(&mut said).unwrap();
     assert_eq!(&said, b"in");
     for wrong in ["", "00", "00112233445566778899aabbccddeeff"] {
-        let error = attach(server.local(), &token(), wrong, SOON).unwrap_err();
+        let error = attach(server.local(), &token(), wrong, false, SOON).unwrap_err();
         assert!(error.to_string().contains("unknown cookie"), "{error}");
     }
     drop(peer);
-    until("its room is gone", || attach(server.local(), &token(), &cookie, SOON).is_err());
+    until("its room is gone", || attach(server.local(), &token(), &cookie, false, SOON).is_err());
+}
+
+#[test]
+fn data_connections_are_encrypted_if_the_service_wants_it_and_not_else() {
+    let server = serve(ServerOptions { tests: 2, ..ServerOptions::default() });
+    for (body, encrypted, why) in
+        [("a", false, "are not encrypted"), ("encrypted", true, "must be encrypted")]
+    {
+        let (_peer, cookie) = running(&server, body);
+        let mut stream = attach(server.local(), &token(), &cookie, encrypted, SOON).unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        assert_eq!((said.as_slice(), stream.is_encrypted()), (&b"in"[..], encrypted));
+        let error = attach(server.local(), &token(), &cookie, !encrypted, SOON).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
 }
 
 #[test]

@@ -118,6 +118,8 @@ pub(super) fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, r
     let mut report = CopyReport {
         version: skyhaul::report::VERSION,
         flows: options.tuning.flows,
+        control_encrypted: Some(true),
+        data_encrypted: Some(options.tuning.encrypt),
         range: options.tuning.range,
         seconds: took.as_secs_f64(),
         rtt_seconds: rtt.as_secs_f64(),
@@ -233,6 +235,12 @@ pub struct CopyReport {
     pub bits_per_second: f64,
     /// Connections.
     pub flows: usize,
+    /// Whether names, digests and all else but the contents of files were encrypted, if it was a copy with `copy serve`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub control_encrypted: Option<bool>,
+    /// Likewise, whether the contents of files were encrypted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub data_encrypted: Option<bool>,
     /// Bytes of a range.
     pub range: u64,
     /// Round trip of the control connection in seconds: the shortest of some.

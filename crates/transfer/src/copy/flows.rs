@@ -20,13 +20,13 @@ use super::message::{Done, Failure};
 use super::options::{Account, Tuning, blocks};
 use super::range::{RangeHead, Runs, TRAILER};
 use super::target::{Files, Refusal, Resumed, Target};
+use skyhaul::peer::DataStream;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -116,8 +116,8 @@ impl ReceiverShared {
     }
 
     /// The thread of a flow.
-    pub(super) fn receive(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    pub(super) fn receive(&self, mut stream: DataStream) -> io::Result<()> {
+        stream.socket().set_read_timeout(Some(POLL_INTERVAL))?;
         let mut octets = [0; RangeHead::LEN];
         loop {
             match self.fill(&mut stream, &mut octets, true)? {
@@ -166,7 +166,7 @@ impl ReceiverShared {
         }
     }
 
-    fn drop_payload(&self, from: &mut TcpStream, length: usize) -> io::Result<()> {
+    fn drop_payload(&self, from: &mut DataStream, length: usize) -> io::Result<()> {
         let mut left = if length == 0 { 0 } else { length + TRAILER };
         let mut bytes = vec![0; left.min(CHECKSUM_STEP_BYTES)];
         while left > 0 {
@@ -182,7 +182,7 @@ impl ReceiverShared {
     /// Read a payload and its checksum; whether they agree. None: it is over.
     pub(super) fn payload(
         &self,
-        from: &mut TcpStream,
+        from: &mut DataStream,
         block: &mut Block,
         length: usize,
     ) -> io::Result<Option<(u32, bool)>> {
@@ -202,7 +202,7 @@ impl ReceiverShared {
     }
 
     /// Read as many bytes as there is room for.
-    pub(super) fn fill(&self, from: &mut TcpStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
+    pub(super) fn fill(&self, from: &mut DataStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
         let (mut at, mut moved) = (0, Instant::now());
         while at < bytes.len() {
             match from.read(&mut bytes[at..]) {

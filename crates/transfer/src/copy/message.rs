@@ -111,6 +111,9 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) exists: Exists,
     pub(super) flows: usize,
+    /// Whether what the flows carry is encrypted.
+    #[serde(default)]
+    pub(super) encrypt: bool,
     /// Bytes of a range.
     pub(super) range: u64,
     /// Past the page cache.

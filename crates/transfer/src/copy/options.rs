@@ -53,6 +53,8 @@ pub struct Tuning {
     pub flows: usize,
     /// Bytes of a range; a multiple of 4096.
     pub range: u64,
+    /// Whether what they carry is encrypted.
+    pub encrypt: bool,
     /// Requests in flight at the disk.
     pub depth: usize,
     /// Past the page cache.
@@ -103,6 +105,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             flows: 4,
+            encrypt: false,
             range: 4 << 20,
             depth: 8,
             direct: true,

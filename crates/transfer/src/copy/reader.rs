@@ -9,20 +9,20 @@
 
 use super::control::{POLL_INTERVAL, SessionState};
 use super::digest::{Contents, Reads, contents, zeros};
+use super::flow_sender::FlowSender;
 use super::manifest::{Manifest, Root};
 use super::options::{Account, Tuning, blocks};
 use super::range::{HOLE, RangeHead};
+use skyhaul::peer::DataStream;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::disk::{DiskTurn, Ended, Queue, Tree, next_data};
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{ALIGN, Block, Pool};
-use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,12 +104,10 @@ impl SenderShared {
     }
 
     /// The thread of a flow: send whatever is ready.
-    pub(super) fn send(&self, stream: TcpStream) -> io::Result<()> {
-        let congestion = self.tuning.congestion.clone().unwrap_or_default();
-        let options = TcpSendOptions { congestion, patience: self.tuning.patience };
-        let mut to = TcpSender::from_stream(stream, &options)?;
+    pub(super) fn send(&self, stream: DataStream) -> io::Result<()> {
+        let mut to = FlowSender::new(stream, &self.tuning)?;
         self.stops.lock().unwrap_or_else(PoisonError::into_inner).push(to.stop_flag());
-        self.congestion.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&to.stats().congestion);
+        *self.congestion.lock().unwrap_or_else(PoisonError::into_inner) = to.congestion();
         while let Some(Ready { head, block }) = self.watch.wait(&self.ready, &self.watch.for_disk) {
             let crc = match &block {
                 Some(block) => self.payload(&mut to, &head, &block[..head.payload()])?,
@@ -155,7 +153,7 @@ impl SenderShared {
         }
     }
 
-    fn payload(&self, to: &mut TcpSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {
+    fn payload(&self, to: &mut FlowSender, head: &RangeHead, bytes: &[u8]) -> io::Result<u32> {
         let (octets, mut crc) = (head.octets(), 0);
         let mut first = Some(&octets);
         let mut left = bytes;

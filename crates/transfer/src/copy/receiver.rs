@@ -8,10 +8,10 @@ use super::message::{Done, Entry, Exists, Failure, Found, Message, Side, Want, W
 use super::options::{Account, Tuning};
 use super::target::Target;
 use super::writer::Writer;
+use skyhaul::peer::DataStream;
 use skyhaul_io::host::thread::process_cpu_time;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -60,7 +60,7 @@ struct Receiver<'a> {
 /// The peer is gone, or a thread failed. The copy can be resumed.
 pub(super) fn receive(
     mut talk: Control<'_>,
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     wishes: &ReceiveRequest<'_>,
     tuning: &Tuning,
     account: Account,

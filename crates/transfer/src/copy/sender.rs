@@ -8,6 +8,7 @@ use super::manifest::{Manifest, Root, shown};
 use super::message::{Done, Entry, Found, Message, Sent, Want};
 use super::options::{Account, Tuning};
 use super::reader::{Job, SenderEvent, SenderShared, changed};
+use skyhaul::peer::DataStream;
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::tcp::info::TcpInfo;
@@ -56,7 +57,7 @@ struct Sender<'a> {
 /// The peer is gone, or a thread failed. The copy can be resumed.
 pub(super) fn send(
     mut talk: Control<'_>,
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     roots: &[Root],
     manifest: &Manifest,
     tuning: &Tuning,
@@ -65,7 +66,7 @@ pub(super) fn send(
     let count = flows.len();
     let reading = SenderShared::new(tuning, count, account)?;
     let (begun, cpu) = (Instant::now(), process_cpu_time());
-    let watched = flows.iter().map(|flow| Ok((flow.try_clone()?, acknowledged(flow))));
+    let watched = flows.iter().map(|flow| Ok((flow.socket().try_clone()?, acknowledged(flow.socket()))));
     let watched = watched.collect::<io::Result<_>>()?;
     let mut sender = Sender {
         manifest,

@@ -11,13 +11,12 @@ use super::receiver::{self, ReceiveRequest};
 use super::sender;
 use super::session::LocalEnd;
 use serde_json::Value;
-use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use skyhaul::peer::{Admission, DataStream, Limits, PeerError, Service, Session};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Engine, Faults, Tree};
 use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::tune::LARGEST_WINDOW;
 use std::io;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -162,6 +161,7 @@ impl CopyService {
     fn tuning(&self, request: &Request) -> Tuning {
         let tuning = Tuning {
             flows: request.flows,
+            encrypt: request.encrypt,
             range: request.range,
             direct: request.direct,
             engine: self.engine,
@@ -255,7 +255,7 @@ impl Drop for Running<'_> {
 /// Runs this end of a trial, and reports what it measured.
 fn answer(
     mut talk: Control<'_>,
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     trial: Trial,
     (into, roots): (&[Destination], &[Root]),
     tuning: &Tuning,
@@ -281,7 +281,7 @@ fn answer(
 /// Copy some files, and leave nothing.
 fn rehearse(
     session: &mut Session<'_>,
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     request: &Request,
     tuning: &Tuning,
     (sample, account): (&Sample, Account),
@@ -312,8 +312,8 @@ fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
 }
 
 /// Let the client's flows in.
-fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
-    let connections = session.data_connections(request.flows)?;
+fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<DataStream>> {
+    let connections = session.data_connections(request.flows, request.encrypt)?;
     session.connection.send(&Message::Ready { cookie: connections.cookie() }).map_err(of_peer)?;
     let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH_TIMEOUT);
     while flows.len() < request.flows {
@@ -321,7 +321,7 @@ fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStre
         let stream = connections.next(left).ok_or_else(|| {
             io::Error::new(io::ErrorKind::TimedOut, "the client did not connect its flows in time")
         })?;
-        tune(&stream, request.window, request.congestion.as_deref())?;
+        tune(stream.socket(), request.window, request.congestion.as_deref())?;
         flows.push(stream);
     }
     Ok(flows)
@@ -387,6 +387,7 @@ mod tests {
             to: vec![0],
             exists: Exists::Fail,
             flows: 1,
+            encrypt: false,
             range: 64 << 10,
             direct: true,
             window: None,

@@ -8,10 +8,10 @@ use super::message::{Direction, Measure, Message, Name, Request, Sample, Trial, 
 use super::options::{Account, CopyOptions, tune};
 use super::receiver::{self, ReceiveRequest};
 use super::sender;
-use skyhaul::peer::{Connection, Token, attach, connect_any};
+use skyhaul::peer::{Connection, DataStream, Token, attach, connect_any};
 use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Time for the server to answer.
@@ -35,7 +35,7 @@ pub(super) enum Purpose {
 /// A session that has begun.
 pub(super) struct Session {
     pub(super) connection: Connection,
-    pub(super) flows: Vec<TcpStream>,
+    pub(super) flows: Vec<DataStream>,
     /// The shortest round trip.
     pub(super) rtt: Duration,
 }
@@ -54,6 +54,7 @@ impl Session {
             to: (0..options.sources.len()).map(|at| at % options.into.len().max(1)).collect(),
             exists: options.exists,
             flows: tuning.flows,
+            encrypt: tuning.encrypt,
             range: tuning.range,
             direct: tuning.direct,
             window: tuning.window,
@@ -90,21 +91,23 @@ impl Session {
     }
 }
 
-/// Attaches several flows in parallel: one after the other, each takes three round trips.
+/// Attaches several flows in parallel: one after the other, each takes four round trips.
 fn together(
     options: &CopyOptions,
     server: SocketAddr,
     token: &Token,
     cookie: &str,
     count: usize,
-) -> io::Result<Vec<(TcpStream, Duration)>> {
+) -> io::Result<Vec<(DataStream, Duration)>> {
     let one = || {
         let begun = Instant::now();
-        let stream = attach(server, token, cookie, ANSWER_TIMEOUT).map_err(of_peer)?;
-        // Connecting, two messages and an answer each: three round trips, where the kernel does not know the shortest.
-        let trip = begun.elapsed() / 3;
-        let known = TcpInfo::of(&stream).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());
-        tune(&stream, options.tuning.window, options.tuning.congestion.as_deref())?;
+        let stream =
+            attach(server, token, cookie, options.tuning.encrypt, ANSWER_TIMEOUT).map_err(of_peer)?;
+        // Connecting, TLS, and two answers: four round trips at most, where the kernel does not know the shortest.
+        let trip = begun.elapsed() / 4;
+        let known =
+            TcpInfo::of(stream.socket()).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());
+        tune(stream.socket(), options.tuning.window, options.tuning.congestion.as_deref())?;
         Ok((stream, known.map_or(trip, |known| known.min(trip))))
     };
     std::thread::scope(|scope| {

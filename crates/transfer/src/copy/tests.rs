@@ -1,6 +1,7 @@
 //! Both ends in one process, on the loopback.
 
 mod compared;
+mod encrypted;
 mod histories;
 mod hostile;
 mod path;

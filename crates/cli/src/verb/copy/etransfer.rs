@@ -21,6 +21,7 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
     let hint = Hint("`etd://HOST/PATH... DIR` downloads, `SRC... etd://HOST/DIR/` uploads");
     let refused = [
         ("--port", args.port.is_some()),
+        ("--encrypt", args.encrypt),
         ("--window", args.window.is_some()),
         ("--cc", args.cc.is_some()),
         ("--plan", args.plan),

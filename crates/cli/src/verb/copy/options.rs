@@ -38,6 +38,7 @@ pub(super) fn tuning(args: &CopyFilesArgs) -> Tuning {
     let usual = Tuning::default();
     Tuning {
         flows: args.flows,
+        encrypt: args.encrypt,
         range: args.range.map_or(usual.range, |size| size.bytes()),
         depth: args.depth.unwrap_or(usual.depth),
         direct: !args.buffered,

@@ -59,12 +59,13 @@ fn summary(report: &CopyReport) -> String {
     } else if report.seconds > 0.0 {
         let _ = writeln!(
             out,
-            "copied {}, {} in {:.1} s ({}), {}{}",
+            "copied {}, {} in {:.1} s ({}), {}{}{}",
             print::counted((report.files - report.kept_files) as u64, "file"),
             print::bytes(report.moved_bytes + report.hole_bytes),
             report.seconds,
             print::rate(report.bits_per_second),
             print::counted(report.flows as u64, "flow"),
+            if report.data_encrypted == Some(true) { ", encrypted" } else { "" },
             cpu(report),
         );
     }

@@ -23,6 +23,7 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
         Hint("`URL... DIR` downloads, `FILE... URL` uploads, `--third-party URL URL` copies between servers");
     let refused = [
         ("--port", args.port.is_some()),
+        ("--encrypt", args.encrypt),
         ("--window", args.window.is_some()),
         ("--cc", args.cc.is_some()),
         ("--plan", args.plan),

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::host::tree::Tree;
 use skyhaul::io::quantity::Span;
-use skyhaul::peer::{PORT, Token};
+use skyhaul::peer::PORT;
 use skyhaul_measure::host::{BothEnds, CheckVerdict, ThisHost, ask, gather, note_peer, save};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;

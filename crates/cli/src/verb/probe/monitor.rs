@@ -20,7 +20,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::core::schedule::Period;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::Size;
-use skyhaul::peer::{PORT, Token};
+use skyhaul::peer::PORT;
 use skyhaul_daemon::metrics::Server;
 use skyhaul_measure::probe::monitor::{
     Monitor, MonitorEvent, MonitorOptions, MonitorRecord, MonitorReport, MonitorTest, Retention, TestKind,

@@ -114,7 +114,7 @@ fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError>
 /// Accepts the flows; the inner error is reported to the client.
 fn accept(session: &mut Session<'_>, point: &TcpPoint) -> Result<io::Result<Vec<TcpStream>>, PeerError> {
     // A room gives a cookie that nobody can guess; nobody enters it.
-    let cookie = session.data_connections(1)?.cookie();
+    let cookie = session.data_connections(1, false)?.cookie();
     let (setup, peer) = (point.setup(), session.connection.peer().ip());
     let listener = match setup.listen(SocketAddr::new(session.connection.local().ip(), 0)) {
         Ok(listener) => listener,

@@ -23,6 +23,7 @@ use super::super::range::RangeHead;
 use super::super::reader::{Job, SenderEvent, SenderShared};
 use super::super::session::LocalEnd;
 use super::super::target::Refusal;
+use skyhaul::peer::DataStream;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
@@ -73,7 +74,7 @@ pub(in crate::copy) fn run(
     trial: Trial,
     is_sender: bool,
     here: &LocalEnd<'_>,
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     tuning: &Tuning,
     account: Account,
 ) -> io::Result<Tried> {
@@ -99,14 +100,14 @@ pub(in crate::copy) fn run(
 
 /// Sends for a time; without flows, only reads.
 fn send(
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     source: &Source<'_>,
     tuning: &Tuning,
     span: Duration,
     account: Account,
 ) -> io::Result<Tried> {
     let count = flows.len();
-    let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
+    let handles = flows.iter().map(|flow| flow.socket().try_clone()).collect::<io::Result<Vec<_>>>()?;
     let shared = &SenderShared::new(tuning, count, account)?;
     let ask = || match source {
         Source::Memory => u64::MAX,
@@ -170,7 +171,7 @@ fn send(
 
 /// Receives into files without a name until the flows end; without flows, writes about `bytes` from memory.
 fn receive(
-    flows: Vec<TcpStream>,
+    flows: Vec<DataStream>,
     into: &[Destination],
     bytes: u64,
     tuning: &Tuning,
@@ -178,7 +179,7 @@ fn receive(
     account: Account,
 ) -> io::Result<Tried> {
     let count = flows.len();
-    let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
+    let handles = flows.iter().map(|flow| flow.socket().try_clone()).collect::<io::Result<Vec<_>>>()?;
     // A copy must touch its memory, too.
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let receiving = ReceiverShared::new(tuning, count, account)?;
@@ -218,7 +219,7 @@ fn receive(
 }
 
 /// Receives on all flows until the other end closes them, and keeps nothing.
-fn discard(flows: Vec<TcpStream>) -> Tried {
+fn discard(flows: Vec<DataStream>) -> Tried {
     const MEMORY_BYTES: usize = 64 << 20;
     const READ_BYTES: usize = 256 << 10;
     let (state, count) = (SessionState::default(), flows.len());
@@ -230,7 +231,7 @@ fn discard(flows: Vec<TcpStream>) -> Tried {
                 // As much memory as ranges are read into, so that it is as cold; of many flows, together.
                 let pieces = (MEMORY_BYTES / count / READ_BYTES).clamp(1, 32);
                 let mut bytes = vec![0; pieces * READ_BYTES];
-                let _ = from.set_read_timeout(Some(PART_SPAN * 4));
+                let _ = from.socket().set_read_timeout(Some(PART_SPAN * 4));
                 for piece in (0..pieces).cycle() {
                     let piece = &mut bytes[piece * READ_BYTES..(piece + 1) * READ_BYTES];
                     match from.read(piece) {
@@ -272,8 +273,8 @@ fn generate(shared: &ReceiverShared, bytes: u64, span: Duration) {
 }
 
 /// The ranges of a flow into memory, and to the writer.
-fn land(shared: &ReceiverShared, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+fn land(shared: &ReceiverShared, mut stream: DataStream) -> io::Result<()> {
+    stream.socket().set_read_timeout(Some(POLL_INTERVAL))?;
     let mut octets = [0; RangeHead::LEN];
     while let Filled::Whole = shared.fill(&mut stream, &mut octets, true)? {
         let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;

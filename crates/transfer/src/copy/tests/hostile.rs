@@ -11,7 +11,7 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(20);
 
 /// Between client and server: one octet of the first flow is turned.
-fn damaging(to: SocketAddr) -> SocketAddr {
+pub(super) fn damaging(to: SocketAddr) -> SocketAddr {
     const AT: u64 = 1_000_000;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = listener.local_addr().unwrap();
@@ -78,6 +78,7 @@ impl Hostile {
             to: vec![0],
             exists: Exists::Replace,
             flows: 1,
+            encrypt: false,
             range: 64 << 10,
             direct: true,
             window: None,
@@ -92,7 +93,8 @@ impl Hostile {
         change(&mut request);
         connection.ask("copy", &request, &mut |_| true).unwrap();
         let Message::Ready { cookie } = connection.receive(SOON).unwrap() else { panic!() };
-        let flow = attach(site.server.local(), &token(), &cookie, SOON).unwrap();
+        let flow =
+            attach(site.server.local(), &token(), &cookie, false, SOON).unwrap().into_sender().unwrap().0;
         Self { connection, flow }
     }
 

@@ -26,7 +26,7 @@ impl Service for Liar {
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         let flows = body["flows"].as_u64().unwrap() as usize;
-        let connections = session.data_connections(flows)?;
+        let connections = session.data_connections(flows, false)?;
         session.connection.send(&Message::Ready { cookie: connections.cookie() })?;
         let _flows: Vec<_> = (0..flows).filter_map(|_| connections.next(SOON)).collect();
         session.connection.send(&Message::Clock((0, 0)))?;
