@@ -40,6 +40,7 @@ mod landing;
 mod outbound;
 mod reads;
 mod regions;
+mod timing;
 
 pub use config::RdmaConfig;
 pub use counts::RdmaCounts;

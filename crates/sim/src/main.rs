@@ -1,4 +1,4 @@
-//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma|disk] [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma|reads|disk] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::ledger::{Held, Tally};
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let balancers = words.next_if_eq("balance").is_some();
     let sites = words.next_if_eq("site").is_some();
     let endpoints = words.next_if_eq("rdma").is_some();
+    let reads = words.next_if_eq("reads").is_some();
     let disks = words.next_if_eq("disk").is_some();
     let (mut seed, mut worlds, mut from) = (None, None, 1u64);
     while let Some(word) = words.next() {
@@ -24,7 +25,9 @@ fn main() -> ExitCode {
             _ => (seed.get_or_insert(0), value(Some(word))),
         };
         let Some(number) = number else {
-            eprintln!("usage: skyhaul-sim [rate|balance|site|rdma|disk] [SEED] [--worlds N] [--from SEED]");
+            eprintln!(
+                "usage: skyhaul-sim [rate|balance|site|rdma|reads|disk] [SEED] [--worlds N] [--from SEED]"
+            );
             return ExitCode::from(2);
         };
         *to = number;
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         _ if endpoints => {
             rdma_worlds(seed.map_or(from..from + worlds.unwrap_or(2000), |seed| seed..seed + 1))
         }
+        _ if reads => rdma_reads(seed.map_or(from..from + worlds.unwrap_or(4), |seed| seed..seed + 1)),
         _ if disks => disk_worlds(seed.map_or(from..from + worlds.unwrap_or(1000), |seed| seed..seed + 1)),
         (true, Some(seed)) => rate_world(seed),
         (true, None) => rate_worlds(worlds.unwrap_or(100)),
@@ -73,6 +77,40 @@ fn rdma_worlds(seeds: Range<u64>) -> Held {
         sum.add(&rdma::play(seed).map_err(why)?);
     }
     println!("{sum:#?}");
+    Ok(())
+}
+
+/// Reads of 1 MiB under loss: what they cost, by loss, datagram and Reads at a time.
+fn rdma_reads(seeds: Range<u64>) -> Held {
+    println!(
+        "datagram, at a time, loss: segments sent for each placed; requests for each Read; longest; complete"
+    );
+    for (datagram_bytes, at_a_time) in [(1472, 8), (8972, 8), (1472, 1)] {
+        for loss in [0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 0.5] {
+            let mut sum = rdma::ReadsPlayed::default();
+            for seed in seeds.clone() {
+                let read_bytes = 1 << 20;
+                let plan = rdma::ReadPlan {
+                    seed,
+                    loss,
+                    read_bytes,
+                    datagram_bytes,
+                    at_a_time,
+                    ..Default::default()
+                };
+                sum.add(&rdma::read_all(&plan)?);
+            }
+            let reads = sum.reads[0] + sum.reads[1];
+            println!(
+                "{datagram_bytes}, {at_a_time}, {:4.1} %: {:.3}; {:6.1}; {:7.2} ms; {} of {reads}",
+                loss * 100.0,
+                sum.segments[0] as f64 / sum.segments[1] as f64,
+                sum.requests as f64 / reads as f64,
+                sum.longest.0 as f64 / 1e6,
+                sum.reads[0]
+            );
+        }
+    }
     Ok(())
 }
 

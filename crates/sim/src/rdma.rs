@@ -11,11 +11,13 @@
 
 mod judge;
 mod plan;
+mod reads;
 mod world;
 
 use crate::ledger::Held;
 use judge::judge;
 pub use plan::Played;
+pub use reads::{ReadPlan, ReadsPlayed, read_all};
 use world::World;
 
 /// Plays the world of `seed`.

@@ -6,6 +6,7 @@ use skyhaul_core::wire::{FAMILIES, Objects};
 use skyhaul_sim::ledger::Tally;
 use skyhaul_sim::network::Network;
 use skyhaul_sim::ordered::{Frames, Journey, kinds};
+use skyhaul_sim::rdma::{ReadPlan, read_all};
 use skyhaul_sim::world::World;
 use skyhaul_sim::{keyed, play};
 
@@ -214,6 +215,60 @@ fn endpoints_of_rdma_report_what_came_and_nothing_else() {
     ] {
         assert!(sum.refused.get(why).is_some_and(|&count| count > 0), "no world refuses a datagram as {why}");
     }
+}
+
+/// A Read of 256 KiB is 183 segments. If the last of them is lost, or all are, nothing else shows it but silence.
+#[test]
+fn a_read_whose_end_is_lost_asks_again_by_the_times_of_its_path() {
+    for (delay, longest) in [(50_000, 5_000_000), (20_000_000, 240_000_000)] {
+        for withheld in [182..183, 0..183, 100..183] {
+            let lost = withheld.end - withheld.start;
+            let plan = ReadPlan { reads: 1, delay: Nanos(delay), withheld, ..ReadPlan::default() };
+            let played = read_all(&plan).unwrap();
+            assert_eq!(played.reads, [1, 0], "{plan:?}");
+            assert!(played.longest <= Nanos(longest), "{played:?} of {plan:?}");
+            assert_eq!(played.segments, [183 + lost, 183], "{plan:?}");
+            assert!(played.silences >= 1 && played.requests <= 3, "{played:?}");
+        }
+    }
+}
+
+/// Reads of 1 MiB at 30 %: less than one datagram for nothing where ten are placed, and no Read waits for its program's time.
+#[test]
+fn reads_ask_for_what_is_missing_and_little_else() {
+    for (loss, most) in [(0.01, 1.02), (0.1, 1.14), (0.3, 1.55), (0.5, 2.4)] {
+        let plan = ReadPlan {
+            loss,
+            read_bytes: 1 << 20,
+            datagram_bytes: 8972,
+            reads: 8,
+            at_a_time: 8,
+            ..ReadPlan::default()
+        };
+        let played = read_all(&plan).unwrap();
+        let share = played.segments[0] as f64 / played.segments[1] as f64;
+        assert_eq!((played.reads, played.refused), ([8, 0], 0), "{played:?}");
+        assert!(share <= most, "{share} at {loss}: {played:?}");
+        assert!(played.longest < Nanos(200_000_000), "{played:?}");
+    }
+}
+
+/// A server that pauses is asked less and less, and sends little twice when it is back; one that is gone costs a few requests, and no
+/// Read outlasts its deadline.
+#[test]
+fn a_server_that_pauses_is_not_flooded() {
+    let pause = |until: u64| Nanos(2_000_000)..Nanos(until);
+    let plan = ReadPlan { read_bytes: 1 << 20, stall: pause(200_000_000), ..ReadPlan::default() };
+    let played = read_all(&plan).unwrap();
+    assert_eq!(played.reads, [16, 0], "{played:?}");
+    // At most 64 KiB, 46 segments, for each silence.
+    assert!(played.segments[0] - played.segments[1] <= 46 * played.silences, "{played:?}");
+    assert!((4..=12).contains(&played.silences), "{played:?}");
+    let plan =
+        ReadPlan { reads: 8, read_bytes: 1 << 20, stall: pause(60_000_000_000), ..ReadPlan::default() };
+    let played = read_all(&plan).unwrap();
+    assert_eq!((played.reads[0] + played.reads[1], played.overdue), (8, Nanos(0)), "{played:?}");
+    assert!(played.silences <= 16 && played.requests <= 300, "{played:?}");
 }
 
 #[test]

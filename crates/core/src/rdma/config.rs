@@ -25,8 +25,10 @@ pub struct RdmaConfig {
     pub max_message_bytes: u64,
     /// Maximum number of separate ranges tracked in a message.
     pub runs: u32,
-    /// Maximum number of Reads of a peer that are served at a time.
+    /// Maximum number of Reads of a peer that are served at a time. A reader that lost parts of an answer asks for each by a Read of its own.
     pub inbound_reads: u16,
+    /// Maximum number of bytes of a peer's Reads that are served at a time.
+    pub inbound_read_bytes: u64,
     /// Maximum number of own Reads of a connection at a time.
     pub outbound_reads: usize,
     /// The longest Read of a peer that is served, bytes.
@@ -50,7 +52,7 @@ pub struct RdmaConfig {
 }
 
 impl Default for RdmaConfig {
-    /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 16 Reads each way, 16 MiB a Read, 1024 operations, no CRC,
+    /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 256 Reads and 256 MiB of a peer at a time, 16 Reads of this side, 16 MiB a Read, 1024 operations, no CRC,
     /// no keep-alive, retry after 50 ms, 5 s for a handshake, 200 ms linger.
     fn default() -> Self {
         Self {
@@ -61,7 +63,8 @@ impl Default for RdmaConfig {
             message_timeout: Nanos::SECOND,
             max_message_bytes: 1 << 30,
             runs: 1024,
-            inbound_reads: 16,
+            inbound_reads: 256,
+            inbound_read_bytes: 256 << 20,
             outbound_reads: 16,
             max_read_bytes: 16 << 20,
             queue: 1024,

@@ -9,19 +9,19 @@ use super::config::RdmaConfig;
 use super::event::{ClosedBy, MemorySlice, RdmaEvent};
 use super::inbound::{Inbound, Shared};
 use super::outbound::{Outbound, Outgoing, Path};
-use super::reads::{MAX_ASKED, PendingRead, ReadAsked};
+use super::reads::{MAX_ASKED, PROBE_BYTES, PendingRead, ReadAsked};
 use super::regions::Regions;
+use super::timing::AnswerTiming;
 use crate::measure::SequenceMeter;
 use crate::placement::Nanos;
 use crate::wire::rdma::rdmap::ReadRequest;
 use crate::wire::rdma::shim::{OPTION_CRC, UcControl, UcKind};
 use crate::wire::rdma::{RdmaProfile, RdmaRefusal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
-/// STags of one Read that answers may still use.
-const MAX_SINKS: usize = 64;
-/// The least time that a datagram may come later than one that was sent after it, before it is taken to be lost and asked for again.
-const REORDER_TIME: Nanos = Nanos(500_000);
+/// STags of one Read that answers may still use: those of one round, and of a probe before it.
+const MAX_SINKS: usize = 2 * MAX_ASKED;
 /// So many questions without an answer, one after each time of the keep-alive, and a peer is given up.
 const QUESTIONS: u32 = 3;
 
@@ -51,6 +51,11 @@ pub(super) struct Connection {
     /// Requests of Reads that were made, and the newest of them whose answer has come to its end.
     requested: u64,
     answered: u64,
+    /// Requests up to this one were made before the last silence.
+    given_up: u64,
+    /// The newest request that was made when no answer was due: the time to its answer is a round trip.
+    lone: u64,
+    pub(super) timing: AnswerTiming,
     pub(super) meter: SequenceMeter,
     /// When the present request is repeated, and the time after that.
     pub(super) repeat: Option<(Nanos, Nanos)>,
@@ -75,6 +80,7 @@ pub(super) struct Connection {
 pub(super) enum Due {
     Say(UcKind),
     Ask(u64),
+    Probe,
     EndRead(u64),
     End(ClosedBy),
 }
@@ -95,6 +101,9 @@ impl Connection {
             reads: BTreeMap::new(),
             requested: 0,
             answered: 0,
+            given_up: 0,
+            lone: 0,
+            timing: AnswerTiming::default(),
             meter: SequenceMeter::exact(config.datagrams, Some(1)),
             repeat: None,
             deadline: None,
@@ -125,7 +134,7 @@ impl Connection {
             events,
             ended,
             config,
-            answers: self.outbound.answers,
+            answers: (self.outbound.answers, self.outbound.answer_bytes),
             now,
         };
         (&mut self.inbound, shared)
@@ -155,6 +164,15 @@ impl Connection {
         self.peer_reads = control.ird;
     }
 
+    /// The cookie of its peer. The first answers one request, and at once: how long that took is the round trip of the path.
+    pub(super) fn note_challenge(&mut self, cookie: [u8; 16], retry: Nanos, now: Nanos) {
+        let took = now.since(self.asked);
+        if self.cookie == [0; 16] && took < retry {
+            self.timing.learn(took);
+        }
+        self.cookie = cookie;
+    }
+
     pub(super) fn open(&mut self) {
         (self.state, self.deadline, self.repeat) = (State::Open, None, None);
     }
@@ -182,26 +200,88 @@ impl Connection {
         random: &mut dyn FnMut() -> u64,
         now: Nanos,
     ) -> Result<(), RdmaRefusal> {
+        let (free, share) = (self.free_reads(), usize::from(self.peer_reads) / self.reads.len().max(1));
         let Some(pending) = self.reads.get_mut(&read) else { return Ok(()) };
-        let (wanted, is_repeated) = (pending.wanted, pending.asked > 0);
-        pending.again = wanted.ask_again.map(|after| now.plus(Nanos(after.0.max(1))));
+        let after = pending.wanted.ask_again.map(|after| Nanos(after.0.max(1)));
+        if pending.again.is_some_and(|again| again < pending.regular) {
+            pending.note_early();
+        }
+        (pending.again, pending.regular) = (None, now);
         if self.state != State::Open {
-            pending.again = None;
             return Ok(());
         }
-        // A peer refuses more requests than it said that it serves at a time.
-        let under_way = (self.requested - self.answered) as usize;
-        let most = usize::from(self.peer_reads).saturating_sub(under_way).min(MAX_ASKED);
-        for range in pending.to_ask(most) {
+        if let Some(after) = after {
+            pending.regular = now.plus(after);
+            pending.again = Some(pending.regular);
+        }
+        // Half of what is free stays so for other Reads, unless that is less than a part for each.
+        let most = (free / 2).max(share).min(free);
+        let ranges = pending.to_ask(most.min(MAX_ASKED));
+        self.request(read, &ranges, regions, random, now)
+    }
+
+    /// Requests that the peer serves now: it refuses more than it said that it serves at a time.
+    fn free_reads(&self) -> usize {
+        let over = self.answered.max(self.given_up);
+        usize::from(self.peer_reads).saturating_sub((self.requested - over) as usize)
+    }
+
+    /// Answers are due, and nothing comes: ask for the first bytes that are missing. The end of their answer shows what else is.
+    pub(super) fn probe(
+        &mut self,
+        regions: &mut Regions,
+        random: &mut dyn FnMut() -> u64,
+        now: Nanos,
+    ) -> Result<(), RdmaRefusal> {
+        self.given_up = self.requested;
+        let (answered, mut bytes) = (self.answered, PROBE_BYTES);
+        let waiting: Vec<u64> = self.probing(answered).map(|(id, _)| *id).collect();
+        for read in waiting {
+            let free = self.free_reads().min(MAX_ASKED);
+            let Some(pending) = self.reads.get_mut(&read) else { continue };
+            let ranges = pending.first_missing(free, bytes);
+            if ranges.is_empty() {
+                break;
+            }
+            pending.note_early();
+            bytes -= ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            self.request(read, &ranges, regions, random, now)?;
+        }
+        Ok(())
+    }
+
+    fn probing(&self, answered: u64) -> impl Iterator<Item = (&u64, &PendingRead)> {
+        self.reads.iter().filter(move |(_, read)| read.may_probe(answered))
+    }
+
+    /// Make a request for each of these ranges of a Read.
+    fn request(
+        &mut self,
+        read: u64,
+        ranges: &[Range<u64>],
+        regions: &mut Regions,
+        random: &mut dyn FnMut() -> u64,
+        now: Nanos,
+    ) -> Result<(), RdmaRefusal> {
+        let Some(pending) = self.reads.get_mut(&read) else { return Ok(()) };
+        let wanted = pending.wanted;
+        for range in ranges {
             let size = range.end - range.start;
             let sink_stag =
                 regions.sink(wanted.sink.part(range.start, size), (self.id, read, range.start), random)?;
+            let is_first_due = self.requested == self.answered;
             self.requested += 1;
-            pending.requests.push(ReadAsked { stag: sink_stag, number: self.requested, at: now });
-            if pending.requests.len() > MAX_SINKS {
-                let oldest = pending.requests.remove(0);
+            if is_first_due {
+                self.lone = self.requested;
+            }
+            self.timing.asked(is_first_due, now);
+            pending.requests.push_back(ReadAsked { stag: sink_stag, number: self.requested, at: now });
+            if pending.requests.len() > MAX_SINKS
+                && let Some(oldest) = pending.requests.pop_front()
+            {
                 regions.invalidate(oldest.stag)?;
             }
+            let is_repeated = pending.asked > 0;
             pending.asked += 1;
             let request = ReadRequest {
                 sink_stag,
@@ -215,16 +295,29 @@ impl Connection {
         Ok(())
     }
 
+    fn asked_by(&self, stag: u32, regions: &Regions) -> Option<ReadAsked> {
+        let place = regions.answer(stag, self.id, (0, 0)).ok()?;
+        self.reads.get(&place.read)?.requests.iter().rev().find(|asked| asked.stag == stag).copied()
+    }
+
+    /// A segment of the answer to this STag has arrived, whatever becomes of it.
+    pub(super) fn hear_answer(&mut self, stag: u32, regions: &Regions, now: Nanos) {
+        let is_lesson = self.lone > self.answered || self.timing.is_silent();
+        let asked = if is_lesson { self.asked_by(stag, regions) } else { None };
+        if let Some(asked) = asked.filter(|asked| asked.number == self.lone) {
+            self.timing.learn(now.since(asked.at));
+            self.lone = 0;
+        }
+        self.timing.arrived(asked.is_some_and(|asked| asked.number <= self.given_up), now);
+    }
+
     /// The last segment of the answer to this STag has arrived. A peer answers in the order of the requests (RFC 5040, 5.5), so what is missing of this
     /// answer and of those before it is late or lost.
-    pub(super) fn end_answer(&mut self, stag: u32, now: Nanos) {
-        let mut requests = self.reads.values().flat_map(|read| &read.requests);
-        let Some(ReadAsked { number, at, .. }) = requests.find(|asked| asked.stag == stag).copied() else {
-            return;
-        };
+    pub(super) fn end_answer(&mut self, stag: u32, regions: &Regions, now: Nanos) {
+        let Some(ReadAsked { number, at, .. }) = self.asked_by(stag, regions) else { return };
         if number > self.answered {
             self.answered = number;
-            let soon = now.plus(Nanos((now.since(at).0 / 4).max(REORDER_TIME.0)));
+            let soon = now.plus(self.timing.reorder(now.since(at)));
             self.reads.values_mut().for_each(|read| read.answers_over(number, soon));
         }
     }
@@ -246,7 +339,7 @@ impl Connection {
 
     /// When something must be done.
     pub(super) fn poll_timeout(&self, config: &RdmaConfig) -> Option<Nanos> {
-        let reads = self.reads.values().map(PendingRead::due).min();
+        let reads = self.reads.values().map(PendingRead::due).chain(self.silence()).min();
         let repeat = self.repeat.map(|(at, _)| at);
         [reads, repeat, self.deadline, self.inbound.poll_timeout(), self.keep_alive(config)]
             .into_iter()
@@ -265,9 +358,19 @@ impl Connection {
         Some(self.heard.max(self.asked).plus(after))
     }
 
+    /// When answers that are due are taken to be lost.
+    fn silence(&self) -> Option<Nanos> {
+        let is_due = self.state == State::Open && self.probing(self.answered).next().is_some();
+        self.timing.due().filter(|_| is_due)
+    }
+
     /// What is due now; each call brings its timer forward, so that nothing is due twice.
     pub(super) fn due(&mut self, config: &RdmaConfig, now: Nanos) -> Vec<Due> {
         let mut due = Vec::new();
+        if self.silence().is_some_and(|at| at <= now) {
+            self.timing.silent(now);
+            due.push(Due::Probe);
+        }
         for (id, read) in &self.reads {
             if read.wanted.deadline <= now {
                 due.push(Due::EndRead(*id));

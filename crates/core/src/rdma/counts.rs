@@ -25,6 +25,8 @@ pub struct RdmaCounts {
     pub incomplete: u64,
     /// Messages from peers that were lost whole.
     pub lost: u64,
+    /// Times that answers to own Reads were due and none came, so that a part of what was missing was asked for again.
+    pub silences: u64,
     /// Operations of this side that were refused, by reason.
     pub refused_here: RdmaRefusals,
 }

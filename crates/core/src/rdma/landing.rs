@@ -81,7 +81,8 @@ pub(super) struct Shared<'a> {
     /// Complete, incomplete, lost.
     pub(super) ended: &'a mut [u64; 3],
     pub(super) config: &'a RdmaConfig,
-    pub(super) answers: usize,
+    /// Answers of this side that wait to be sent, and their bytes.
+    pub(super) answers: (usize, u64),
     pub(super) now: Nanos,
 }
 
@@ -105,11 +106,15 @@ pub(super) fn short_body(
             if !rest.is_empty() {
                 return Err(RdmaRefusal::WrongSize);
             }
-            if shared.answers >= usize::from(shared.config.inbound_reads) {
+            let (answers, bytes) = shared.answers;
+            if answers >= usize::from(shared.config.inbound_reads) {
                 return Err(RdmaRefusal::TooManyReads);
             }
             if request.size > shared.config.max_read_bytes {
                 return Err(RdmaRefusal::OutOfBounds);
+            }
+            if bytes + u64::from(request.size) > shared.config.inbound_read_bytes {
+                return Err(RdmaRefusal::TooManyReads);
             }
             let at = (request.source_offset, u64::from(request.size));
             let source =

@@ -142,13 +142,14 @@ pub(super) struct Outbound {
     pub(super) psn: u32,
     pub(super) msn: u32,
     queues: [u32; 3],
-    /// Answers to Reads that wait.
+    /// Answers to Reads that wait, and their bytes.
     pub(super) answers: usize,
+    pub(super) answer_bytes: u64,
 }
 
 impl Default for Outbound {
     fn default() -> Self {
-        Outbound { queue: VecDeque::new(), psn: 1, msn: 1, queues: [1; 3], answers: 0 }
+        Outbound { queue: VecDeque::new(), psn: 1, msn: 1, queues: [1; 3], answers: 0, answer_bytes: 0 }
     }
 }
 
@@ -158,13 +159,16 @@ impl Outbound {
     }
 
     pub(super) fn push(&mut self, outgoing: Outgoing) {
-        self.answers += usize::from(outgoing.opcode == RdmapOpcode::ReadResponse);
+        if outgoing.opcode == RdmapOpcode::ReadResponse {
+            self.answers += 1;
+            self.answer_bytes += outgoing.length();
+        }
         self.queue.push_back(outgoing);
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.answers = 0;
+        (self.answers, self.answer_bytes) = (0, 0);
     }
 
     /// The next segment, and the operation that ends with it.
@@ -222,7 +226,10 @@ impl Outbound {
         let mut done = None;
         if is_over {
             self.msn = self.msn.wrapping_add(1);
-            self.answers -= usize::from(outgoing.opcode == RdmapOpcode::ReadResponse);
+            if outgoing.opcode == RdmapOpcode::ReadResponse {
+                self.answers -= 1;
+                self.answer_bytes -= total;
+            }
             done = outgoing.operation;
         } else {
             self.queue.push_front(outgoing);

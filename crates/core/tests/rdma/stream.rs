@@ -309,7 +309,7 @@ fn depths_of_reads_are_agreed_where_the_request_has_them() {
         let (reply, _) = Connect::read(&stream.bytes(SERVER)).unwrap().unwrap();
         assert_eq!((reply.frame.crc, reply.frame.markers), (1, 0));
         assert_eq!(reply.frame.revision, request.frame.revision);
-        assert_eq!(reply.enhanced.map(|depths| (depths.ird, depths.ord)), ird.map(|_| (16, 16)));
+        assert_eq!(reply.enhanced.map(|depths| (depths.ird, depths.ord)), ird.map(|_| (256, 16)));
         // It serves no Read, or has not said how many.
         assert_eq!(stream.ends[SERVER].may_read(id), ird.is_none());
     }

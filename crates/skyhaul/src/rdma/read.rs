@@ -129,6 +129,7 @@ impl ReadJob {
         progress: &mut dyn FnMut(&ReadProgress),
     ) -> io::Result<(RdmaReadReport, Option<ClosedBy>)> {
         let (cpu, began, range) = (thread::cpu_time(), Instant::now(), self.range.clone());
+        let silences = driver.endpoint.counts().silences;
         let mut reader = Reader {
             next: range.start,
             pieces: BTreeMap::new(),
@@ -146,6 +147,7 @@ impl ReadJob {
         };
         let ended = reader.run(driver, stop, take, progress)?;
         let Reader { mut report, mut missing, .. } = reader;
+        report.silences = driver.endpoint.counts().silences - silences;
         report.seconds = began.elapsed().as_secs_f64();
         report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
         missing.sort_by_key(|range| range.start);

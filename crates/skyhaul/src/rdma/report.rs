@@ -308,6 +308,9 @@ pub struct RdmaReadReport {
     pub complete: u64,
     /// Requests sent for them; more than one each where something was lost.
     pub requests: u64,
+    /// Times that answers were due and none came for as long as the path takes, so that a part of what was missing was asked for again.
+    #[serde(default)]
+    pub silences: u64,
     /// Wall seconds of reading.
     pub seconds: f64,
     /// Bits per second that arrived.

@@ -140,6 +140,11 @@ impl RdmaEndpoint {
             }
         }
         connection.hear(now);
+        if let DdpHeader::Tagged(ddp) = segment.ddp
+            && segment.opcode == RdmapOpcode::ReadResponse
+        {
+            connection.hear_answer(ddp.stag, &self.regions, now);
+        }
         if connection.state == State::Accepted {
             connection.open();
             self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
@@ -186,7 +191,7 @@ impl RdmaEndpoint {
         if let DdpHeader::Tagged(ddp) = segment.ddp
             && ddp.last == 1
         {
-            connection.end_answer(ddp.stag, now);
+            connection.end_answer(ddp.stag, &self.regions, now);
         }
         let complete = connection.reads.iter().find(|(_, read)| read.is_complete());
         if let Some(read) = complete.map(|(id, _)| *id) {
@@ -218,7 +223,7 @@ impl RdmaEndpoint {
         connection.hear(now);
         match (kind, connection.state) {
             (UcKind::Challenge, State::Asking) => {
-                connection.cookie = control.cookie();
+                connection.note_challenge(control.cookie(), wait, now);
                 connection.repeat = Some((now.plus(wait), Nanos(wait.0 * 2)));
                 self.say(id, UcKind::Request);
             }

@@ -123,6 +123,14 @@ impl RdmaEndpoint {
                             self.counts.refused_here.add(why);
                         }
                     }
+                    Due::Probe => {
+                        self.counts.silences += 1;
+                        if let Some(connection) = self.connections.get_mut(&id)
+                            && let Err(why) = connection.probe(&mut self.regions, context.random, now)
+                        {
+                            self.counts.refused_here.add(why);
+                        }
+                    }
                     Due::EndRead(read) => {
                         if let Some(connection) = self.connections.get_mut(&id) {
                             connection.end_read(read, &mut self.regions, &mut self.events);
