@@ -18,13 +18,14 @@
 
 use super::open::{get, open_socket, set};
 use super::send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer};
+use super::socket::is_nothing;
 use super::{UdpOptions, UdpSource};
 use crate::address::{Endpoint, is_own};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
-    io::{self, ErrorKind},
+    io,
     net::{SocketAddr, UdpSocket},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
@@ -124,7 +125,7 @@ impl Both {
         };
         match came {
             Ok((length, from)) => Ok(Some((length, SocketAddr::new(from.ip().to_canonical(), from.port())))),
-            Err(error) if is_no_datagram(&error) => Ok(None),
+            Err(error) if is_nothing(&error) => Ok(None),
             Err(error) => Err(self.at().failed("receive from", &error)),
         }
     }
@@ -242,17 +243,4 @@ impl Both {
     pub fn size_receive_buffer(&self, bytes: u64) -> u64 {
         super::open::size_receive_buffer(self.socket.as_fd(), bytes).granted
     }
-}
-
-/// Whether nothing arrived in time, or the error concerns an earlier datagram, as reported by routers.
-pub(super) fn is_no_datagram(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock
-            | ErrorKind::TimedOut
-            | ErrorKind::Interrupted
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-    )
 }

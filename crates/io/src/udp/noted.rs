@@ -17,8 +17,9 @@
 //!
 //! Limits: times are of the clock of the day (`CLOCK_REALTIME`), to the nanosecond.
 
-use super::both::{Both, is_no_datagram};
+use super::both::Both;
 use super::open::decode;
+use super::socket::is_nothing;
 use super::socket::{Batch, DEPTH};
 use crate::address::Endpoint;
 use skyhaul_core::placement::Nanos;
@@ -73,7 +74,7 @@ impl Noted {
         self.both.wait_at_most(wait)?;
         let came = match self.batch.receive(self.both.fd(), DEPTH, true) {
             Ok(came) => came,
-            Err(error) if is_no_datagram(&error) => return Ok(0),
+            Err(error) if is_nothing(&error) => return Ok(0),
             Err(error) => return Err(Endpoint::udp(self.both.local()).failed("receive from", &error)),
         };
         for n in 0..came {

@@ -268,12 +268,25 @@ impl Counts {
     }
 }
 
+/// Errors that the kernel makes of ICMP and ICMPv6 messages (`icmp_err_convert`). A connected socket has them from anyone who knows its
+/// two addresses, also if it never sent anything.
+const ICMP_ERRORS: [i32; 9] = [
+    libc::ECONNREFUSED,
+    libc::EHOSTUNREACH,
+    libc::ENETUNREACH,
+    libc::EMSGSIZE,
+    libc::EPROTO,
+    libc::ENOPROTOOPT,
+    libc::EHOSTDOWN,
+    libc::ENONET,
+    libc::EACCES,
+];
+
 /// Whether the error is a timeout, a signal, or an ICMP error for an earlier packet *from* this port.
-fn is_nothing(error: &io::Error) -> bool {
+pub(super) fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    let icmp = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EMSGSIZE, libc::EPROTO];
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
-        || error.raw_os_error().is_some_and(|code| icmp.contains(&code))
+        || error.raw_os_error().is_some_and(|code| ICMP_ERRORS.contains(&code))
 }
 
 /// Maximum number of datagrams (or trains) per system call.

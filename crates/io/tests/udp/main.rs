@@ -401,3 +401,44 @@ fn of_a_source_specific_group_other_senders_are_not_heard() {
     let arrived = collect(&mut source, 1);
     assert_eq!(arrived.into_values().collect::<Vec<_>>(), [[packet(2, 0, 100)]]);
 }
+
+/// An ICMP message about a datagram that was never sent, from anyone who knows both addresses.
+fn forged_unreachable(code: u8, from: u16, to: u16) -> Vec<u8> {
+    let mut message = vec![3, code, 0, 0, 0, 0, 0, 0];
+    // The datagram: its header of IP, without checksum, and that of UDP.
+    message.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+    message.extend([from.to_be_bytes(), to.to_be_bytes(), [0, 8], [0, 0]].concat());
+    let sum: u32 = message.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
+    let folded = !(((sum >> 16) + (sum & 0xFFFF)) as u16);
+    message[2..4].copy_from_slice(&folded.to_be_bytes());
+    message
+}
+
+/// A socket that is connected to its sender outlives what strangers and routers say of that sender, and receives.
+#[test]
+fn forged_messages_of_routers_end_no_source() {
+    use skyhaul_io::udp::peer::beside;
+    use socket2::{Domain, Protocol, Socket, Type};
+    let raw = match Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4)) {
+        Ok(raw) => raw,
+        Err(why) => return eprintln!("SKIPPED: raw sockets are not allowed here: {why}"),
+    };
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let socket = beside(free, sender.local_addr().unwrap(), 1 << 20, |_| Ok(())).unwrap();
+    let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
+    let mut source = UdpSource::from_fd(socket.into(), &options).unwrap();
+    let ports = (free.port(), sender.local_addr().unwrap().port());
+    for code in 0..16u8 {
+        let message = forged_unreachable(code, ports.0, ports.1);
+        raw.send_to(&message, &SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        sender.send_to(&[code], free).unwrap();
+        let (mut got, began) = (Vec::new(), std::time::Instant::now());
+        while got.is_empty() && began.elapsed() < Duration::from_secs(10) {
+            source
+                .poll(Duration::from_millis(20), &mut |train| got.extend_from_slice(train.bytes))
+                .unwrap_or_else(|why| panic!("code {code}: {why}"));
+        }
+        assert_eq!(got, [code]);
+    }
+}
