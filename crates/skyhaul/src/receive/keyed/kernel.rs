@@ -23,12 +23,22 @@ use std::time::Duration;
 
 impl<S: Store> Readers<S> {
     pub(crate) fn udp(&self, source: UdpSource, options: &UdpOptions) -> io::Result<SocketAddr> {
+        self.udp_through(source, options, |source| Box::new(source))
+    }
+
+    /// Reads a socket through another source.
+    pub(crate) fn udp_through(
+        &self,
+        source: UdpSource,
+        options: &UdpOptions,
+        through: impl FnOnce(UdpSource) -> Box<dyn Source>,
+    ) -> io::Result<SocketAddr> {
         let local = source.local();
         let kernel = match options.tier {
             Tier::Bpf => Some(Box::new(self.kernel(&source, options.buffer.bytes())?)),
             _ => None,
         };
-        let (with, source) = (With { gauge: None, kernel }, Input::Source(Box::new(source)));
+        let (with, source) = (With { gauge: None, kernel }, Input::Source(through(source)));
         StreamReader::spawn(&self.core, format!("udp://{local}"), false, with, source)?;
         Ok(local)
     }

@@ -386,6 +386,12 @@ impl<W: Keyed> ObjectStream<W> {
         count
     }
 
+    /// Its readers, for tests of how they end.
+    #[cfg(test)]
+    pub(crate) fn readers(&self) -> &Readers<ObjectStore<W>> {
+        &self.readers
+    }
+
     /// Maximum number of queued heaps.
     pub(crate) fn capacity(&self) -> usize {
         self.readers.core.ring.capacity()

@@ -4,9 +4,11 @@ use super::super::chunk::{Chunk, ChunkConfig, ChunkRule, ChunkStream, HeapHead};
 use super::super::placed::{PlacedStream, Placing};
 use super::*;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::udp::{Tier, UdpOptions};
+use skyhaul_io::source::{Source, SourceStats, Train};
+use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a heap, of the payload of its packets, and of a packet; heaps of a chunk.
@@ -347,6 +349,72 @@ fn a_sender_that_moves_to_another_socket_has_its_program_there() {
     });
     stream.stop();
     assert_ne!(source(0).tier, "bpf", "{}", source(0).because);
+    let stats = stream.stats();
+    assert_eq!((stats.total.packets, stats.total.rejects.total()), (next * 12, 0), "{stats:?}");
+}
+
+/// A socket that fails when it is told to.
+struct Failing {
+    source: UdpSource,
+    fails: Arc<AtomicBool>,
+}
+
+impl Source for Failing {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> std::io::Result<usize> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the socket failed"));
+        }
+        self.source.poll(wait, each)
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.source.stats()
+    }
+
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+}
+
+/// The socket at which a sender's heaps are placed fails: the sender is not silent, and has its program at the other socket, which goes on.
+#[test]
+fn a_socket_that_fails_gives_its_sender_to_another() {
+    let stream = Stream::new(&StreamConfig { ring: 4096, ..timeless() });
+    let fails = Arc::new(AtomicBool::new(false));
+    let any = "udp://127.0.0.1:0".parse().unwrap();
+    let first = UdpSource::open(&any, &options(Tier::Bpf)).unwrap();
+    let through = |source| Box::new(Failing { source, fails: fails.clone() }) as Box<dyn Source>;
+    let Some(first) = opened(stream.readers().udp_through(first, &options(Tier::Bpf), through)) else {
+        return;
+    };
+    let other = stream.add_udp(&any, &options(Tier::Bpf)).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut next = 0;
+    let mut send = |to: SocketAddr| {
+        for packet in (next..next + 4).flat_map(heap) {
+            sender.send_to(&packet, to).unwrap();
+        }
+        next += 4;
+        std::thread::sleep(Duration::from_millis(10));
+        while stream.get(Some(Duration::ZERO)).is_ok() {}
+    };
+    let reader = |n: usize| stream.stats().readers[n].clone();
+    until("the kernel places at the first socket", || {
+        send(first);
+        reader(0).source.tier == "bpf"
+    });
+    until("the other says who has the program", || {
+        send(other);
+        reader(1).source.because.contains("the kernel places what it sends to another socket")
+    });
+    fails.store(true, Ordering::Relaxed);
+    until("the first socket has failed", || reader(0).ended);
+    assert_eq!(reader(0).error.as_deref(), Some("the socket failed"));
+    until("the kernel places at the other socket", || {
+        send(other);
+        reader(1).source.tier == "bpf"
+    });
+    stream.stop();
     let stats = stream.stats();
     assert_eq!((stats.total.packets, stats.total.rejects.total()), (next * 12, 0), "{stats:?}");
 }
