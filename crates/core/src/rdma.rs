@@ -24,8 +24,8 @@
 //! ```
 //!
 //! On TCP the caller opens and cuts the streams ([`frame_length`](crate::wire::rdma::mpa::frame_length)): the first frame of a peer goes to
-//! [`handle_request`](RdmaEndpoint::handle_request), all others to [`handle_frame`](RdmaEndpoint::handle_frame), and the end of a stream to
-//! [`end_stream`](RdmaEndpoint::end_stream).
+//! [`handle_request`](RdmaEndpoint::handle_request), all others to [`handle_frame`](RdmaEndpoint::handle_frame), and the end of the peer's half and of the stream to
+//! [`end_half`](RdmaEndpoint::end_half) and [`end_stream`](RdmaEndpoint::end_stream).
 //!
 //! Copy before the next call: events may speak of the bytes. Limits: all are fixed in [`RdmaConfig`]; nothing grows with what a
 //! peer sends. Atomic operations are refused. `docs/internals/rdma.md` has the design.

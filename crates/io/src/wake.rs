@@ -20,8 +20,20 @@ use std::time::Duration;
 pub fn wait_for(those: &[BorrowedFd<'_>], most: Duration) -> io::Result<bool> {
     let mut all: Vec<PollFd<'_>> =
         those.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    wait(&mut all, most)
+}
+
+/// Waits until this can be written or has failed, at most so long, or until a signal. Returns whether it is so.
+///
+/// # Errors
+/// A system error.
+pub fn wait_for_room(one: BorrowedFd<'_>, most: Duration) -> io::Result<bool> {
+    wait(&mut [PollFd::from_borrowed_fd(one, PollFlags::OUT)], most)
+}
+
+fn wait(all: &mut [PollFd<'_>], most: Duration) -> io::Result<bool> {
     let most = Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: most.subsec_nanos().into() };
-    match poll(&mut all, Some(&most)) {
+    match poll(all, Some(&most)) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),

@@ -3,6 +3,8 @@
 //! ```text
 //!   client   Asking ── cookie ──▶ Asking ── accept ──▶ Open ── close ──▶ Closing ── confirmed, or its deadline ──▶ over
 //!   server            Offered ── accept ──▶ Accepted ── ready, or a segment ──▶ Open ── peer closes ──▶ Draining ─▶ over
+//!
+//!   Draining: datagrams on their way are waited for (UC); answers that are due are handed out (TCP)
 //! ```
 
 use super::config::RdmaConfig;
@@ -71,6 +73,8 @@ pub(super) struct Connection {
     pub(super) is_enhanced: bool,
     /// Its stream takes nothing at present (TCP).
     pub(super) is_held: bool,
+    /// It has asked for a Read.
+    pub(super) has_answered: bool,
     /// STags of Reads that have ended and whose answers are still to come (TCP).
     pub(super) late: BTreeSet<u32>,
 }
@@ -113,6 +117,7 @@ impl Connection {
             peer_next: None,
             is_enhanced: false,
             is_held: false,
+            has_answered: false,
             late: BTreeSet::new(),
         }
     }
@@ -183,8 +188,25 @@ impl Connection {
 
     /// Whether segments may be handed out: a close that was said states the number of the last.
     pub(super) fn is_sending(&self) -> bool {
-        let may_send = self.state == State::Open || self.state == State::Closing && self.repeat.is_none();
+        let may_send = match self.state {
+            State::Open => true,
+            State::Closing => self.repeat.is_none(),
+            State::Draining => self.path.profile == RdmaProfile::Tcp,
+            _ => false,
+        };
         may_send && !self.is_held
+    }
+
+    /// Whether the peer waits for answers that were not handed out, or whose stream does not take them (TCP).
+    pub(super) fn owes_answers(&self) -> bool {
+        self.state == State::Open && (self.outbound.answers > 0 || self.is_held && self.has_answered)
+    }
+
+    /// The peer sends no more, and waits for its answers (TCP): own Reads have none.
+    pub(super) fn drain(&mut self, regions: &mut Regions, events: &mut VecDeque<RdmaEvent>) {
+        self.state = State::Draining;
+        let reads: Vec<u64> = self.reads.keys().copied().collect();
+        reads.into_iter().for_each(|read| self.end_read(read, regions, events));
     }
 
     /// Reads whose answers may still come.

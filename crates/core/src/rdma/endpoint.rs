@@ -299,6 +299,8 @@ impl RdmaEndpoint {
             connection.state = State::Closing;
             connection.deadline = Some(deadline);
             connection.repeat = None;
+        } else if connection.path.profile == RdmaProfile::Tcp {
+            connection.deadline = Some(deadline);
         }
         Ok(())
     }

@@ -231,6 +231,51 @@ fn an_answer_after_its_deadline_is_passed_over_and_the_stream_goes_on() {
     stream.counts();
 }
 
+/// A peer that ends its half waits for its answers, also while its stream takes nothing; one that waits for none has closed.
+#[test]
+fn a_peer_that_has_ended_its_half_is_answered() {
+    for is_held in [false, true] {
+        let (mut stream, stag) = Stream::connected();
+        let [client, server] = stream.ids.map(Option::unwrap);
+        let from = RemoteAddress { stag, offset: 0 };
+        let read = RemoteRead { sink: slice(2000, 500), from, deadline: Nanos(900), ask_again: None };
+        stream.with(CLIENT, |e, c| e.read(client, read, c)).unwrap();
+        stream.pass(CLIENT, false);
+        stream.ends[SERVER].hold(server, is_held);
+        let now = stream.now;
+        stream.ends[SERVER].end_half(server, now);
+        assert_eq!(stream.ends[SERVER].stream_need(server), StreamNeed::Open, "it owes an answer");
+        assert!(stream.events(SERVER).is_empty());
+        if is_held {
+            assert!(stream.bytes(SERVER).is_empty(), "its stream takes nothing");
+            stream.ends[SERVER].hold(server, false);
+        }
+        stream.pass(SERVER, false);
+        assert!(matches!(&stream.events(CLIENT)[..],
+            [RdmaEvent::ReadDone { missing, .. }] if missing.is_empty()));
+        assert_eq!(stream.ends[SERVER].stream_need(server), StreamNeed::Finish);
+        stream.ends[SERVER].end_stream(server, ClosedBy::Peer, now);
+        assert!(matches!(stream.events(SERVER)[..], [RdmaEvent::Closed { by: ClosedBy::Peer, .. }]));
+        stream.counts();
+    }
+    let (mut stream, _) = Stream::connected();
+    let (server, now) = (stream.ids[SERVER].unwrap(), stream.now);
+    stream.ends[SERVER].end_half(server, now);
+    assert!(matches!(stream.events(SERVER)[..], [RdmaEvent::Closed { by: ClosedBy::Peer, .. }]));
+    // A program that closes while answers are due waits for the peer no longer than it says.
+    let (mut stream, stag) = Stream::connected();
+    let [client, server] = stream.ids.map(Option::unwrap);
+    let from = RemoteAddress { stag, offset: 0 };
+    let read = RemoteRead { sink: slice(2000, 500), from, deadline: Nanos(900), ask_again: None };
+    stream.with(CLIENT, |e, c| e.read(client, read, c)).unwrap();
+    stream.pass(CLIENT, false);
+    stream.ends[SERVER].end_half(server, now);
+    stream.ends[SERVER].close(server, Nanos(700)).unwrap();
+    stream.now = Nanos(700);
+    stream.with(SERVER, |e, c| e.handle_timeout(c));
+    assert!(matches!(stream.events(SERVER)[..], [RdmaEvent::Closed { .. }]));
+}
+
 #[test]
 fn a_wrong_crc_ends_the_connection_with_a_terminate() {
     let (mut stream, stag) = Stream::connected();

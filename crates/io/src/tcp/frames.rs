@@ -10,7 +10,7 @@
 //!
 //! Limits: a frame must be whole within [`FrameOptions::patience`] of its first byte, and so must the first frame from the connection's
 //! beginning on. Of the connections without a first frame, and of those that are being closed, at most [`FrameOptions::guests`] remain: the
-//! oldest makes room. A peer that ends its half is not written to any more.
+//! oldest makes room. A peer that ends its half is written to until this half is [ended](TcpFrames::finish) too.
 
 mod writing;
 
@@ -18,11 +18,10 @@ use super::Frame;
 use super::bulk::{Take, receive};
 use super::info::TcpInfo;
 use super::port::{Connection, Got, Limits, READ, TcpPort, Visit, got};
-use super::setup::{TcpSendOptions, connecting};
+use super::setup::{TcpSendOptions, connect_unless_stopped, connecting};
 use super::tune::{congestion, largest_segment, set_receive_buffer, set_send_buffer};
 use crate::address::Endpoint;
 use crate::gathered::Gathered;
-use socket2::SockAddr;
 use std::io::{self, IoSlice, Read};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -63,6 +62,12 @@ pub enum FrameEvent<'a> {
     Frame(&'a [u8]),
     /// What is no frame. Nothing more of the connection is read.
     Garbage(&'a [u8]),
+    /// The peer has ended its half after its first frame: nothing more comes, and what it is sent may still be read by it. The connection ends
+    /// when this half is [ended](TcpFrames::finish) too.
+    Finished {
+        /// The beginning of a frame.
+        rest: &'a [u8],
+    },
     /// The connection has ended; its number means nothing from now on.
     Ended {
         /// The beginning of a frame.
@@ -91,25 +96,22 @@ impl TcpFrames {
         Ok(Self::of(TcpPort::open(at)?, at, rule, options))
     }
 
-    /// Connect to a peer within `patience`; the number of the connection is 0.
+    /// Connect to a peer within `patience`, unless `is_stopped` says that it is not wanted any more; the number of the connection is 0.
     ///
     /// # Errors
-    /// A system call failed: the error names the operation and the address, and has a hint.
+    /// A system call failed, or it was stopped (`Interrupted`): the error names the operation and the address, and has a hint.
     pub fn connect(
         at: &Endpoint,
         rule: FrameRule,
         options: &FrameOptions,
         patience: Duration,
+        is_stopped: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
         let socket = connecting(at, &TcpSendOptions { patience, ..TcpSendOptions::default() })?;
         if let Some(size) = at.rcvbuf {
             set_receive_buffer(&socket, size);
         }
-        socket.connect_timeout(&SockAddr::from(at.address), patience).map_err(|error| {
-            // The standard library enforces the time limit: its error has no system error code, so no hint.
-            let late = error.kind() == io::ErrorKind::TimedOut;
-            at.failed("connect", &if late { io::Error::from_raw_os_error(libc::ETIMEDOUT) } else { error })
-        })?;
+        connect_unless_stopped(&socket, at.address, patience, is_stopped).map_err(at.failing("connect"))?;
         let frames = Self::of(TcpPort::from_fd(OwnedFd::from(socket))?, at, rule, options);
         if frames.port.connections.is_empty() {
             return Err(at.failed("connect", &io::ErrorKind::ConnectionReset.into()));
@@ -258,10 +260,10 @@ impl TcpFrames {
     /// Have the kernel report room for a connection that waits for it.
     fn watch(&mut self, mark: u64) {
         let Some(Connection { own, .. }) = self.port.connections.get_mut(&mark) else { return };
-        let waits = !own.waiting.is_empty();
+        let (reads, waits) = (!own.has_peer_finished, !own.waiting.is_empty());
         if std::mem::replace(&mut own.is_watched, waits) != waits {
             // It only fails for a connection that has ended, which is reported as such.
-            let _ = self.port.watch_room(mark, waits);
+            let _ = self.port.watch_for(mark, reads, waits);
         }
     }
 
@@ -364,6 +366,22 @@ impl TcpFrames {
         self.port.end(mark)
     }
 
+    /// The peer has ended its half, and this one has not.
+    fn note_finished(&mut self, mark: u64, each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool) {
+        let Some(Connection { own, .. }) = self.port.connections.get_mut(&mark) else { return };
+        let rest = std::mem::take(&mut own.begun);
+        own.due = None;
+        if std::mem::replace(&mut own.has_peer_finished, true) {
+            return;
+        }
+        if !own.is_deaf {
+            each(mark, FrameEvent::Finished { rest: &rest });
+        }
+        // Its end would be reported again and again.
+        let writes = own.is_watched;
+        let _ = self.port.watch_for(mark, false, writes);
+    }
+
     /// One read of one connection.
     fn read(&mut self, mark: u64, each: &mut dyn FnMut(u64, FrameEvent<'_>) -> bool) -> io::Result<usize> {
         let Some(connection) = self.port.connections.get_mut(&mark) else { return Ok(0) };
@@ -377,7 +395,16 @@ impl TcpFrames {
             Got::Nothing => return Ok(0),
             Got::Bytes(_) if connection.own.is_deaf => return Ok(0),
             Got::Bytes(length) => length,
-            Got::End(error) => return self.end(mark, error, each).map(|()| 0),
+            Got::End(None) if connection.own.may_be_answered() => {
+                self.note_finished(mark, each);
+                return Ok(0);
+            }
+            Got::End(error) => {
+                // It took no more of what was written after its half: only a reset says so.
+                let is_reset = connection.own.has_peer_finished && connection.own.is_cut;
+                let error = error.or(is_reset.then(|| io::ErrorKind::ConnectionReset.into()));
+                return self.end(mark, error, each).map(|()| 0);
+            }
         };
         connection.brought(length);
         self.scratch[..begun].copy_from_slice(&connection.own.begun);

@@ -374,11 +374,12 @@ impl<C> TcpPort<C> {
         self.door.watch(true)
     }
 
-    /// Also report that a connection can be written, or do so no more.
-    pub(super) fn watch_room(&self, mark: u64, is_wanted: bool) -> io::Result<()> {
+    /// Report whether a connection can be read, and whether it can be written. Its end is reported always.
+    pub(super) fn watch_for(&self, mark: u64, reads: bool, writes: bool) -> io::Result<()> {
         let Some(Connection { stream, .. }) = self.connections.get(&mark) else { return Ok(()) };
-        let flags =
-            if is_wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, reads);
+        flags.set(epoll::EventFlags::OUT, writes);
         Ok(epoll::modify(&self.door.epoll, stream, epoll::EventData::new_u64(mark), flags)?)
     }
 

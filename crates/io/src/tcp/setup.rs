@@ -8,11 +8,12 @@ use super::tune::{set_congestion, set_largest_segment, set_pacing, set_receive_b
 use crate::address::Endpoint;
 use crate::quantity::{Rate, Size};
 use crate::udp::{bind_to_interface, set_option};
+use crate::wake::wait_for_room;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Options of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -262,6 +263,39 @@ pub(super) fn connecting(at: &Endpoint, options: &TcpSendOptions) -> io::Result<
         bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
     }
     Ok(socket)
+}
+
+/// How often a connection that is being made is looked at for a request to end.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Connects within `patience`. The socket does not block from then on.
+///
+/// # Errors
+/// `Interrupted` soon after `is_stopped` says so; `ETIMEDOUT`; or why the system does not connect.
+pub(super) fn connect_unless_stopped(
+    socket: &Socket,
+    to: SocketAddr,
+    patience: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::from(to)) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        done => return done,
+    }
+    let began = Instant::now();
+    loop {
+        if is_stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let left = patience.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+        }
+        if wait_for_room(socket.as_fd(), left.min(STOP_INTERVAL))? {
+            return socket.take_error()?.map_or(Ok(()), Err);
+        }
+    }
 }
 
 /// Options set on every sending connection.

@@ -123,7 +123,7 @@ impl RdmaClient {
         let driving = DriverOptions {
             arriving: options.arriving,
             leaving: options.leaving,
-            ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc)?
+            ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, stop)?
         };
         let mut driver = Driver::open(&driving)?;
         let region = connect(&mut driver, &options.to, stop)?;

@@ -83,7 +83,7 @@ pub fn read(
 ) -> io::Result<RdmaReadReport> {
     let mut driver = Driver::open(&DriverOptions {
         arriving: options.faults,
-        ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc)?
+        ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc, stop)?
     })?;
     let region = connect(&mut driver, &options.from, stop)?;
     let range = checked(&options.from, options.range.clone(), &region);

@@ -165,6 +165,7 @@ impl RdmaServer {
             listen: Some(options.listen.endpoint.clone()),
             peer: None,
             config,
+            stop: StopFlag::default(),
             arriving: options.faults,
             leaving: None,
             // Answers to Reads must not wait for more to arrive.

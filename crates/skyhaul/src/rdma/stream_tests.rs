@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::stop::StopFlag;
-use skyhaul_core::wire::rdma::mpa::Connect;
+use skyhaul_core::wire::rdma::ddp::DdpHeader;
+use skyhaul_core::wire::rdma::mpa::{Connect, fpdu, frame_length, unframed};
+use skyhaul_core::wire::rdma::rdmap::{RdmapOpcode, ReadRequest};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -175,6 +177,43 @@ fn by_hand(at: SocketAddr) -> (TcpStream, [u8; 4]) {
     (stream, reply[20..24].try_into().unwrap())
 }
 
+/// A peer that has asked for all that it wants ends its half, and reads late. 64 MiB are more than the kernel holds.
+#[test]
+fn a_peer_that_ends_its_half_gets_all_answers() {
+    const READS: u32 = 64;
+    let (address, run) = serve(ServeOptions { verify: false, ..options(1) });
+    let (mut stream, stag) = by_hand(address.endpoint.address);
+    for n in 1..=READS {
+        let request = ReadRequest {
+            sink_stag: n,
+            sink_offset: 0,
+            size: 1 << 20,
+            source_stag: u32::from_be_bytes(stag),
+            source_offset: 0,
+        };
+        let head = DdpHeader::untagged(RdmapOpcode::ReadRequest, true, n, 0).write();
+        stream.write_all(&fpdu(&[&head[..], &request.write()].concat()).unwrap()).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    // Longer than one that is being closed is waited for.
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let (mut rest, mut payload, mut ends) = (&all[..], 0, 0);
+    while !rest.is_empty() {
+        let length = frame_length(false, rest).unwrap().expect("a whole frame");
+        let (segment, _) = unframed(&rest[..length]).unwrap().unwrap();
+        // Behind DDP, and a last segment has the highest bit but one.
+        payload += segment.len() - 14;
+        ends += u32::from(segment[0] & 0x40 != 0);
+        rest = &rest[length..];
+    }
+    assert_eq!((payload, ends), ((READS as usize) << 20, READS));
+    let served = run.join().unwrap();
+    assert_eq!(served.connections[0].closed_by.as_deref(), Some("peer"));
+    assert_eq!((served.read_requests, served.datagrams.unsent, served.datagrams.waiting), (64, 0, 0));
+}
+
 #[test]
 fn garbage_and_halves_of_frames_end_their_own_connection_and_no_other() {
     let (address, run) = serve(options(3));
@@ -221,4 +260,20 @@ fn a_server_that_is_none_is_named() {
     other.join().unwrap();
     // Now nobody listens there.
     assert_eq!(write_to(&to(&address)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+/// The server's queue is full: no connection is made, and Ctrl-C ends the attempt.
+#[test]
+fn an_interrupt_while_it_connects_ends_it() {
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let at = full.local_addr().unwrap().as_socket().unwrap();
+    let _first = TcpStream::connect(at).unwrap();
+    let stop = StopFlag::default();
+    stop.stop();
+    let options = to(&format!("rdma+tcp://{at}/vis").parse().unwrap());
+    let error = write(&options, &stop, &mut |_| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    assert!(error.to_string().contains(&at.to_string()), "{error}");
 }

@@ -337,7 +337,7 @@ pub fn write(
     }
     let driving = DriverOptions {
         leaving: options.faults,
-        ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc)?
+        ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, stop)?
     };
     let mut driver = Driver::open(&driving)?;
     let region = connect(&mut driver, &options.to, stop)?;

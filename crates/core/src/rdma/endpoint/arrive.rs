@@ -172,6 +172,7 @@ impl RdmaEndpoint {
             Asked::Read(request, source) => {
                 let (stag, offset) = (request.sink_stag, request.sink_offset);
                 let body = Body::Tagged { source, stag, offset };
+                connection.has_answered = true;
                 connection.outbound.push(Outgoing::new(RdmapOpcode::ReadResponse, body));
             }
             Asked::Terminated => self.end(id, ClosedBy::Terminated, now),

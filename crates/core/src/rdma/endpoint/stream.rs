@@ -4,6 +4,7 @@
 //!   stream opened by a peer ── first frame ─▶ handle_request ─▶ Requested ─▶ accept ─▶ reply     frames ─▶ handle_frame
 //!   stream opened here      connect ─▶ request         reply ─▶ handle_frame ─▶ Connected
 //!   close ─▶ all handed out ─▶ StreamNeed::Finish ─▶ the peer ends its half ─▶ end_stream ─▶ Closed
+//!   the peer ends its half ─▶ end_half ─▶ answers that are due are handed out ─▶ StreamNeed::Finish ─▶ end_stream ─▶ Closed
 //! ```
 //!
 //! Before a request that is whole and valid there is no state here: how many streams may be open without one, and for how long, is the
@@ -157,10 +158,22 @@ impl RdmaEndpoint {
         Ok(Fate::Control)
     }
 
+    /// The peer has ended its half of a stream between two frames (TCP). Answers that are due to it are still handed out, and the connection
+    /// ends with the stream; without any it ends now.
+    pub fn end_half(&mut self, id: u32, now: Nanos) {
+        match self.connections.get_mut(&id) {
+            Some(connection) if connection.owes_answers() => {
+                connection.drain(&mut self.regions, &mut self.events);
+            }
+            _ => self.end_stream(id, ClosedBy::Peer, now),
+        }
+    }
+
     /// The stream of a connection has ended (TCP). `by` is [`Peer`](ClosedBy::Peer) if the peer has ended its half between two frames: if
     /// this end has closed the connection and handed out everything, that confirms it.
     pub fn end_stream(&mut self, id: u32, by: ClosedBy, now: Nanos) {
-        let is_confirmed = by == ClosedBy::Peer && self.stream_need(id) == StreamNeed::Finish;
+        let is_closing = self.connections.get(&id).is_some_and(|one| one.state == State::Closing);
+        let is_confirmed = by == ClosedBy::Peer && is_closing && self.stream_need(id) == StreamNeed::Finish;
         self.end(id, if is_confirmed { ClosedBy::Here } else { by }, now);
     }
 
@@ -172,7 +185,10 @@ impl RdmaEndpoint {
         }
         match self.connections.get(&id) {
             None => StreamNeed::Close,
-            Some(connection) if connection.state == State::Closing && connection.outbound.len() == 0 => {
+            Some(connection)
+                if matches!(connection.state, State::Closing | State::Draining)
+                    && connection.outbound.len() == 0 =>
+            {
                 StreamNeed::Finish
             }
             Some(_) => StreamNeed::Open,

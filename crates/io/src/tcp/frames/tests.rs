@@ -32,6 +32,7 @@ fn told(heard: &FrameEvent<'_>) -> String {
         FrameEvent::Opened(_) => "opened".into(),
         FrameEvent::Frame(frame) => format!("frame {frame:?}"),
         FrameEvent::Garbage(bytes) => format!("garbage {bytes:?}"),
+        FrameEvent::Finished { rest } => format!("finished {rest:?}"),
         FrameEvent::Ended { rest, error } => {
             format!("ended {rest:?} {:?}", error.as_ref().map(io::Error::kind))
         }
@@ -74,11 +75,57 @@ fn frames_come_whole_and_in_order_and_are_answered() {
     client.read_exact(&mut got).unwrap();
     assert_eq!(got, [5, 5, 6]);
     assert_eq!(server.tallies()[1], FrameTally { frames: 2, bytes: 3, unsent: 0, held: 0 });
-    // It ends its half inside a frame.
+    // It ends its half inside a frame, and is still answered.
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(hear(&mut server, 1), [(0, "ended [2] None".into())]);
+    assert_eq!(hear(&mut server, 1), [(0, "finished [2]".into())]);
     write(&mut server, 0, &[&[7]]);
-    assert_eq!(server.tallies()[1].unsent, 1);
+    assert_eq!(client.read(&mut got).unwrap(), 1);
+    server.finish(0);
+    assert_eq!(hear(&mut server, 1), [(0, "ended [] None".into())]);
+    assert_eq!(client.read(&mut got).unwrap(), 0);
+    write(&mut server, 0, &[&[7]]);
+    assert_eq!(server.tallies()[1], FrameTally { frames: 3, bytes: 4, unsent: 1, held: 0 });
+}
+
+/// One that has ended its half is not looked at again and again, and what waits for it is written, or counted when it has gone.
+#[test]
+fn what_waits_for_a_peer_that_has_ended_its_half_is_written() {
+    for reads in [true, false] {
+        let mut server = listening(&OPTIONS);
+        let mut client = TcpStream::connect(server.local()).unwrap();
+        client.write_all(&[4, 0, 0, 0]).unwrap();
+        hear(&mut server, 2);
+        // 32 MB are more than the buffers of the kernel grow to.
+        let (frame, written) = ([200; 200], 160_000_u64);
+        (0..written / 400).for_each(|_| write(&mut server, 0, &[&frame[..]; 400]));
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(hear(&mut server, 1), [(0, "finished []".into())]);
+        let began = Instant::now();
+        let polled = server.poll(Duration::from_millis(200), &mut |_, _| panic!("nothing has happened"));
+        assert_eq!(polled.unwrap(), 0);
+        assert!(began.elapsed() >= Duration::from_millis(100), "the end was reported again");
+        server.finish(0);
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            if reads {
+                client.read_to_end(&mut all).unwrap();
+            }
+            all.len() as u64
+        });
+        let heard = hear(&mut server, 1);
+        let count = server.tallies()[1];
+        if reads {
+            assert_eq!(heard, [(0, "ended [] None".into())]);
+            assert_eq!(count, FrameTally { frames: written, bytes: written * 200, unsent: 0, held: 0 });
+        } else {
+            assert_eq!(heard, [(0, "ended [] Some(ConnectionReset)".into())], "{count:?} of {written}");
+            assert!(
+                count.unsent > 0 && count.held == 0 && count.frames + count.unsent == written,
+                "{count:?}"
+            );
+        }
+        assert_eq!(reader.join().unwrap(), if reads { written * 200 } else { 0 });
+    }
 }
 
 #[test]
@@ -158,8 +205,28 @@ fn half_a_frame_has_a_time_and_guests_make_room() {
 #[test]
 fn nobody_listening_is_an_error_with_the_address() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let refused = TcpFrames::connect(&Endpoint::tcp(free), rule, &OPTIONS, Duration::from_secs(5));
+    let refused = TcpFrames::connect(&Endpoint::tcp(free), rule, &OPTIONS, Duration::from_secs(5), &|| false);
     let error = refused.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     assert!(error.to_string().contains(&free.to_string()), "{error}");
+}
+
+/// A listener whose queue is full answers no connection.
+#[test]
+fn a_connection_that_is_not_wanted_any_more_ends_at_once_and_one_in_vain_in_its_time() {
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let at = full.local_addr().unwrap().as_socket().unwrap();
+    let _first = TcpStream::connect(at).unwrap();
+    let connect = |patience, is_stopped: &dyn Fn() -> bool| {
+        TcpFrames::connect(&Endpoint::tcp(at), rule, &OPTIONS, patience, is_stopped).err().unwrap()
+    };
+    let began = Instant::now();
+    let error = connect(Duration::from_secs(30), &|| began.elapsed() > Duration::from_millis(100));
+    assert_eq!(error.kind(), io::ErrorKind::Interrupted, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let error = connect(Duration::from_millis(100), &|| false);
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    assert!(error.to_string().contains(&at.to_string()), "{error}");
 }

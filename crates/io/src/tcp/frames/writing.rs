@@ -48,6 +48,8 @@ pub(super) struct Own {
     pub(super) is_deaf: bool,
     pub(super) is_finishing: bool,
     pub(super) has_finished: bool,
+    /// The peer has ended its half: nothing more comes.
+    pub(super) has_peer_finished: bool,
     /// Nothing can be written any more.
     pub(super) is_cut: bool,
     /// It is closed then, if the peer does not end it before.
@@ -67,9 +69,15 @@ impl Own {
             is_deaf: false,
             is_finishing: false,
             has_finished: false,
+            has_peer_finished: false,
             is_cut: false,
             closes: None,
         }
+    }
+
+    /// Whether something may still be written to a peer that has ended its half.
+    pub(super) fn may_be_answered(&self) -> bool {
+        (self.has_first || !self.waiting.is_empty()) && !self.has_finished && !self.is_cut
     }
 
     pub(super) fn is_guest(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::rdma::address::RdmaAddress;
 use crate::rdma::kernel::MAX_DATAGRAM_BYTES;
+use crate::stop::StopFlag;
 use skyhaul_core::rdma::RdmaConfig;
 use skyhaul_core::wire::rdma::RdmaProfile;
 use skyhaul_io::address::{Endpoint, Transport};
@@ -21,6 +22,8 @@ pub(in crate::rdma) struct DriverOptions {
     pub(in crate::rdma) listen: Option<Endpoint>,
     pub(in crate::rdma) peer: Option<Endpoint>,
     pub(in crate::rdma) config: RdmaConfig,
+    /// Ends an attempt to connect.
+    pub(in crate::rdma) stop: StopFlag,
     /// On what arrives.
     pub(in crate::rdma) arriving: Option<Faults>,
     /// On segments that leave.
@@ -40,6 +43,7 @@ impl DriverOptions {
         to: &RdmaAddress,
         datagram: Option<u16>,
         crc: bool,
+        stop: &StopFlag,
     ) -> io::Result<DriverOptions> {
         let config = RdmaConfig {
             profile: profile(&to.endpoint),
@@ -50,7 +54,8 @@ impl DriverOptions {
         };
         let (peer, gather) = (Some(to.endpoint.clone()), Duration::ZERO);
         let (arriving, leaving, place) = (None, None, None);
-        Ok(DriverOptions { listen: None, peer, config, arriving, leaving, gather, place })
+        let stop = stop.clone();
+        Ok(DriverOptions { listen: None, peer, config, stop, arriving, leaving, gather, place })
     }
 }
 

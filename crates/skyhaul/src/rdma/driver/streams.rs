@@ -52,7 +52,7 @@ impl Streams {
         };
         let frames = match (&options.listen, &options.peer) {
             (Some(listen), _) => TcpFrames::listen(listen, rule, &how)?,
-            (None, Some(peer)) => TcpFrames::connect(peer, rule, &how, PATIENCE)?,
+            (None, Some(peer)) => TcpFrames::connect(peer, rule, &how, PATIENCE, &|| options.stop.is_set())?,
             (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
         };
         let (ids, marks, peers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -159,6 +159,16 @@ impl Turn<'_> {
                 true
             }
             FrameEvent::Frame(frame) | FrameEvent::Garbage(frame) => self.frame(mark, frame, hands),
+            FrameEvent::Finished { rest } => {
+                let id = self.ids.get(&mark).copied();
+                if !rest.is_empty() {
+                    self.frame(mark, rest, hands);
+                }
+                if let Some(id) = id {
+                    hands.endpoint.end_half(id, hands.context.now);
+                }
+                false
+            }
             FrameEvent::Ended { rest, error } => {
                 self.ended(mark, rest, error.as_ref(), hands);
                 false
