@@ -59,6 +59,7 @@ pub mod control;
 pub mod diagnose;
 pub mod disk_turns;
 pub mod etransfer;
+pub mod fleet;
 pub mod framing;
 pub mod hint;
 pub mod measure;
