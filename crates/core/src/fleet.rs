@@ -63,7 +63,7 @@ pub use key::{
     ClaimResource, FLEET_PREFIX, FleetBranch, FleetKey, FleetName, FleetRoot, MAX_FLEET_VALUE_BYTES,
     MAX_VEX_PART_BYTES, NotAFleetKey, NotAFleetName,
 };
-pub use member::{FleetMember, MAX_FLEET_ALARMS, MemberStatus};
+pub use member::{FleetMember, FleetMemberStatus, MAX_FLEET_ALARMS};
 pub use outbox::{MAX_WRITES_UNDER_WAY, RetryDelay};
 pub use published::MAX_CLOSED_SCANS;
 pub use replica::{FencingGuard, FencingToken, ReplicaRecord, ReplicaRefusal, ReplicaState, StaleToken};

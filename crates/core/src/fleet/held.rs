@@ -12,7 +12,7 @@ pub const MAX_DESIRED_SCANS: usize = 10_000;
 pub const START_LEAD_MILLIS: i64 = 5_000;
 /// A station that is busy is asked again after this time, milliseconds.
 pub const BUSY_RETRY_MILLIS: i64 = 2_000;
-/// A scan without deadline is given up so long after its start, milliseconds.
+/// A scan with neither deadline nor stop is given up so long after its start, milliseconds.
 pub const DEFAULT_PATIENCE_MILLIS: i64 = 30_000;
 
 /// The desired scans of a recorder.
@@ -49,12 +49,11 @@ impl Held {
     /// When a recording that has not begun is given up.
     pub(super) fn deadline(&self) -> UnixMillis {
         let desired = &self.record.desired;
-        let patience = |start: i64| start.saturating_mul(1000).saturating_add(DEFAULT_PATIENCE_MILLIS);
-        let default =
-            desired.start.map_or(self.record.seen_at.0.saturating_add(DEFAULT_PATIENCE_MILLIS), patience);
+        let begin = desired.start.map_or(self.record.seen_at.0, |start| start.saturating_mul(1000));
+        let stop = desired.stop.map(|stop| stop.saturating_mul(1000));
+        let default = stop.unwrap_or(begin.saturating_add(DEFAULT_PATIENCE_MILLIS));
         let deadline = desired.deadline.map_or(default, |deadline| deadline.saturating_mul(1000));
-        let stop = desired.stop.map_or(i64::MAX, |stop| stop.saturating_mul(1000));
-        UnixMillis(deadline.min(stop))
+        UnixMillis(deadline.min(stop.unwrap_or(i64::MAX)))
     }
 
     pub(super) fn waits(&self) -> bool {

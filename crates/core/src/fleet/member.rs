@@ -41,7 +41,7 @@ pub struct FleetMember {
 
 /// What can be seen of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemberStatus {
+pub struct FleetMemberStatus {
     /// Whether the store is reached.
     pub is_connected: bool,
     /// The largest revision seen.
@@ -148,8 +148,8 @@ impl FleetMember {
 
     /// Returns what can be seen from outside.
     #[must_use]
-    pub fn status(&self) -> MemberStatus {
-        MemberStatus {
+    pub fn status(&self) -> FleetMemberStatus {
+        FleetMemberStatus {
             is_connected: self.is_connected,
             revision: self.revision,
             unwritten: self.outbox.len(),
