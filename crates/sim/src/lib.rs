@@ -18,6 +18,7 @@
 //! [`site`] does the same for two tenants whose senders, workers, data planes and control planes are restarted: `skyhaul-sim -- site 7`.
 //! [`rdma`] does the same for two endpoints of RDMA: `skyhaul-sim -- rdma 7`.
 //! [`disk`] does the same for recordings and readers that share a disk: `skyhaul-sim -- disk 7`.
+//! [`fleet`] does the same for stations that a store coordinates: `skyhaul-sim -- fleet 7`.
 //! [`traces`] plays measurements of paths with a known fault, for the diagnosis of the core.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@
 pub mod balance;
 pub mod crash;
 pub mod disk;
+pub mod fleet;
 pub mod keyed;
 pub mod ledger;
 pub mod link;

@@ -1,8 +1,8 @@
-//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma|reads|disk] [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [rate|balance|site|rdma|reads|disk|fleet] [SEED] [--worlds N] [--from SEED]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::ledger::{Held, Tally};
-use skyhaul_sim::{balance, disk, play, rate, rdma, site};
+use skyhaul_sim::{balance, disk, fleet, play, rate, rdma, site};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     let endpoints = words.next_if_eq("rdma").is_some();
     let reads = words.next_if_eq("reads").is_some();
     let disks = words.next_if_eq("disk").is_some();
+    let fleets = words.next_if_eq("fleet").is_some();
     let (mut seed, mut worlds, mut from) = (None, None, 1u64);
     while let Some(word) = words.next() {
         let value = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         };
         let Some(number) = number else {
             eprintln!(
-                "usage: skyhaul-sim [rate|balance|site|rdma|reads|disk] [SEED] [--worlds N] [--from SEED]"
+                "usage: skyhaul-sim [rate|balance|site|rdma|reads|disk|fleet] [SEED] [--worlds N] [--from SEED]"
             );
             return ExitCode::from(2);
         };
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         }
         _ if reads => rdma_reads(seed.map_or(from..from + worlds.unwrap_or(4), |seed| seed..seed + 1)),
         _ if disks => disk_worlds(seed.map_or(from..from + worlds.unwrap_or(1000), |seed| seed..seed + 1)),
+        _ if fleets => fleet_worlds(seed.map_or(from..from + worlds.unwrap_or(100), |seed| seed..seed + 1)),
         (true, Some(seed)) => rate_world(seed),
         (true, None) => rate_worlds(worlds.unwrap_or(100)),
         (false, Some(seed)) => {
@@ -120,6 +122,17 @@ fn disk_worlds(seeds: Range<u64>) -> Held {
     for seed in seeds {
         let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- disk {seed}");
         sum.add(&disk::play(seed).map_err(why)?);
+    }
+    println!("{sum:#?}");
+    Ok(())
+}
+
+/// Fleets of a few stations; the counts of all worlds.
+fn fleet_worlds(seeds: Range<u64>) -> Held {
+    let mut sum = fleet::Played::default();
+    for seed in seeds {
+        let why = |why| format!("{why}\nreplay: cargo run -p skyhaul-sim -- fleet {seed}");
+        sum.add(&fleet::play(seed, fleet::STATIONS, fleet::SCANS).map_err(why)?);
     }
     println!("{sum:#?}");
     Ok(())

@@ -166,6 +166,8 @@ impl FleetMember {
             Some("its stop is not after its start".to_owned())
         } else if !is_scan_name(&record.ack.recording) {
             Some(format!("the name of its recording is longer than {MAX_NAME_BYTES} bytes"))
+        } else if self.published.has_recording(&record.ack.recording) {
+            Some(format!("a recording named {} exists", record.ack.recording))
         } else {
             None
         };

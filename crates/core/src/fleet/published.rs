@@ -2,7 +2,7 @@
 
 use super::key::FleetName;
 use super::value::ClosedScan;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of closed scans that a member holds in memory. The oldest that the store has are dropped first; of those that it
 /// does not have, the oldest wait in the journal for the next run.
@@ -14,6 +14,7 @@ type ScanKey = (FleetName, FleetName);
 pub(super) struct Published {
     pub(super) scans: BTreeMap<ScanKey, (ClosedScan, Option<u64>)>,
     order: VecDeque<ScanKey>,
+    recordings: BTreeSet<String>,
     unpublished: u64,
 }
 
@@ -30,6 +31,7 @@ impl Published {
             None => {
                 self.unpublished += u64::from(published.is_none());
                 self.order.push_back(key.clone());
+                self.recordings.insert(scan.recording.clone());
                 self.scans.insert(key, (scan, published));
             }
         }
@@ -37,7 +39,9 @@ impl Published {
             let is_published = |key: &ScanKey| self.scans.get(key).is_some_and(|(_, at)| at.is_some());
             let at = self.order.iter().position(is_published).unwrap_or(0);
             let Some(key) = self.order.remove(at) else { return };
-            self.scans.remove(&key);
+            if let Some((scan, _)) = self.scans.remove(&key) {
+                self.recordings.remove(&scan.recording);
+            }
         }
     }
 
@@ -46,7 +50,7 @@ impl Published {
     }
 
     pub(super) fn has_recording(&self, recording: &str) -> bool {
-        self.scans.values().any(|(scan, _)| scan.recording == recording)
+        self.recordings.contains(recording)
     }
 
     pub(super) fn unpublished(&self) -> u64 {
