@@ -151,6 +151,8 @@ impl FleetMember {
         let has_changed = before.is_none_or(|held| held.record.desired != record.desired);
         let reason = has_changed.then(|| "it is being recorded already; its times are unchanged".to_owned());
         let state = if record.is_asked { AckState::Accepted } else { AckState::Started };
+        // Before it is remembered: what is accepted and not asked for would be begun when it is due.
+        record.ack.state = state;
         self.desires.remember(record);
         if let Some(held) = self.desires.scans.get_mut(&scan) {
             held.was_asked = false;
@@ -294,6 +296,9 @@ impl FleetMember {
                 self.answer(&scan, AckState::Cancelled, Some(reason), actions);
             }
             StationAnswer::Busy { reason } | StationAnswer::NotRead { reason } => {
+                if held.is_orphan {
+                    return self.forget_desired(&scan, actions);
+                }
                 self.wait_again(&scan, Some((UnixMillis(now.0 + BUSY_RETRY_MILLIS), reason)));
                 self.answer_as(&scan, AckState::Accepted, self.reason_of(&scan), actions);
             }

@@ -201,6 +201,32 @@ fn a_desired_scan_is_begun_once_however_often_it_is_seen() {
 }
 
 #[test]
+fn a_scan_that_is_written_again_while_it_is_recorded_is_not_begun_again() {
+    let mut driven = Driven::new();
+    driven.handle(at(0), MemberEvent::Put(entry("no0001", 7, desired(None, Some(60)))));
+    driven.answer(at(0), StationAnswer::Done);
+    driven.handle(at(1), MemberEvent::Put(entry("no0001", 8, desired(None, Some(90)))));
+    assert_eq!((driven.start(), driven.ack().0), (None, AckState::Started));
+    driven.handle(at(2), MemberEvent::Fact(StationFact::Closed(closed("no0001"))));
+    driven.handle(at(3), MemberEvent::Put(entry("no0001", 9, desired(None, Some(90)))));
+    assert_eq!((driven.start(), driven.ack().0), (None, AckState::Refused));
+}
+
+#[test]
+fn a_scan_that_is_deleted_while_a_busy_station_is_asked_is_forgotten() {
+    let mut driven = Driven::new();
+    driven.handle(at(0), MemberEvent::Put(entry("no0001", 7, desired(None, Some(60)))));
+    let request = driven.start().expect("asked");
+    let key = FleetKey::DesiredScan(name("ON"), name("rec1"), name("no0001"));
+    driven.handle(at(0), MemberEvent::Deleted { key, revision: 8 });
+    let answer = StationAnswer::Busy { reason: "in use".into() };
+    driven.handle(at(0), MemberEvent::Answered { request, answer });
+    assert_eq!(driven.journal.last(), Some(&MemberRecord::Forgotten { scan: name("no0001") }));
+    driven.handle(at(5), MemberEvent::TimePassed);
+    assert_eq!(driven.start(), None);
+}
+
+#[test]
 fn a_scan_that_waits_is_begun_without_the_store_and_after_a_restart() {
     let mut driven = Driven::new();
     driven.handle(at(0), MemberEvent::Put(entry("no0001", 7, desired(Some(100), Some(160)))));
