@@ -262,9 +262,10 @@ def test_built_ticks_can_be_cut_apart(site, sender, tmp_path):
 # ---- the control plane
 
 
-def test_the_definition_as_data_is_current():
-    """The command converts messages to JSON by it, and the Rust code is made of it (crates/daemon/tests/proto.rs)."""
-    made, kept = ejfat.compiled(PROTO), PROTO.with_suffix(".bin")
+@pytest.mark.parametrize("definition", [PROTO, PROTO.with_name("etcd.proto")], ids=lambda path: path.stem)
+def test_the_definition_as_data_is_current(definition):
+    """The command converts messages to JSON by the first, and the Rust code is made of both (crates/daemon/tests/proto.rs)."""
+    made, kept = ejfat.compiled(definition), definition.with_suffix(".bin")
     if "SKYHAUL_WRITE_PROTO" in os.environ:
         kept.write_bytes(made.SerializeToString(deterministic=True))
     assert type(made).FromString(kept.read_bytes()) == made, "cargo xtask proto"

@@ -27,6 +27,7 @@ pub mod ejfat {
 mod client_certificates;
 pub mod etransfer;
 pub mod etransfer_copy;
+pub mod fleet;
 pub mod fleet_json;
 mod http;
 pub mod metrics;

@@ -23,7 +23,7 @@
 
 mod calls;
 mod error;
-mod verifier;
+pub(crate) mod verifier;
 
 pub(super) use self::error::{AWAITED, SESSION_ENDED};
 pub use self::error::{ControlError, Why};

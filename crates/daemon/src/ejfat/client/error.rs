@@ -135,9 +135,7 @@ pub(super) fn unreachable(error: &tonic::transport::Error, secrets: &[&str]) -> 
     let mut cause = error.source();
     let mut text = error.to_string();
     while let Some(inner) = cause {
-        // What TLS says is inside of an error of the transport, whose source is that of what it contains.
-        let of_tls = inner.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref()?.downcast_ref());
-        if let Some((problem, text)) = of_tls.or(inner.downcast_ref()).and_then(verifier::wrong_with) {
+        if let Some((problem, text)) = verifier::tls_error(inner).and_then(verifier::wrong_with) {
             return Why::Untrusted { problem, text: redacted(&text, secrets) };
         }
         text = inner.to_string();

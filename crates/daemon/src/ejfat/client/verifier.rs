@@ -25,7 +25,7 @@ impl Default for Anyone {
 /// (`openssl req -x509`) creates a certificate authority without a host name, which cannot be the end of a chain of
 /// certificates.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     own: Vec<CertificateDer<'static>>,
     /// Judges certificates that the file does not have, and the times of those that it has.
     signed: Option<Arc<WebPkiServerVerifier>>,
@@ -79,7 +79,7 @@ impl CertificateProblem {
 }
 
 /// What is wrong with a server's certificate, also in words, if that is what ended the handshake.
-pub(super) fn wrong_with(error: &Error) -> Option<(CertificateProblem, String)> {
+pub(crate) fn wrong_with(error: &Error) -> Option<(CertificateProblem, String)> {
     let why = match error {
         Error::InvalidCertificate(why) => why,
         Error::NoCertificatesPresented => return Some((CertificateProblem::NotTrusted, error.to_string())),
@@ -110,6 +110,13 @@ pub(super) fn wrong_with(error: &Error) -> Option<(CertificateProblem, String)> 
     Some((CertificateProblem::of(why), text))
 }
 
+/// The error of TLS behind one cause of a failed connection, if there is one. It is inside of an error of the transport, whose source is
+/// that of what it contains.
+pub(crate) fn tls_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    let inside = cause.downcast_ref::<std::io::Error>().and_then(|io| io.get_ref()?.downcast_ref());
+    inside.or(cause.downcast_ref())
+}
+
 const UNTRUSTED: &str = "its certificate is not signed by a trusted authority";
 
 fn moment(time: UnixTime) -> String {
@@ -118,7 +125,7 @@ fn moment(time: UnixTime) -> String {
 
 impl Pinned {
     /// From a file in PEM format; `None` if it contains no certificates.
-    pub(super) fn new(pem: &[u8]) -> Option<Self> {
+    pub(crate) fn new(pem: &[u8]) -> Option<Self> {
         let own: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()?;
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(own.iter().cloned());
