@@ -8,26 +8,30 @@
 //!     └─ PrefixWatch  a list, then every change, across cuts
 //! ```
 //!
-//! Limits: values have [`MAX_VALUE_BYTES`], parts of schedules [`MAX_PART_BYTES`]; a list has the number of keys that its caller accepts;
+//! Limits: values have [`MAX_FLEET_VALUE_BYTES`](skyhaul_core::fleet::MAX_FLEET_VALUE_BYTES), parts of schedules
+//! [`MAX_VEX_PART_BYTES`](skyhaul_core::fleet::MAX_VEX_PART_BYTES); a list has the number of keys that its caller accepts;
 //! no call waits longer than [`FleetStoreOptions::deadline`].
 
 mod claim;
 mod connection;
 mod error;
+mod journal;
 mod lease;
+mod member;
 mod options;
 #[rustfmt::skip]
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 mod proto;
 mod runtime;
+mod setup;
 mod store;
 mod watch;
 
-pub use claim::{ClaimGuard, ClaimOutcome, FleetClaim, StaleClaim};
+pub use claim::{ClaimOutcome, FleetClaim};
 pub use error::{FleetStoreError, StoreProblem};
 pub use lease::FleetLease;
+pub use member::FleetMembership;
 pub use options::{FleetStoreOptions, StoreCertificates};
-pub use store::{
-    ConditionalWrite, FleetStore, MAX_PART_BYTES, MAX_VALUE_BYTES, MemberStatus, StoredList, StoredValue,
-};
+pub use setup::FleetSetup;
+pub use store::{ConditionalWrite, FleetStore, StoreMemberStatus, StoredList, StoredValue};
 pub use watch::{MAX_WATCHED_KEYS, PrefixEvent, PrefixWatch};

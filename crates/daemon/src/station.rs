@@ -24,6 +24,8 @@ mod deliveries;
 mod delivery_body;
 mod disk_jobs;
 mod disks;
+mod fleet;
+mod fleet_signs;
 mod json;
 mod kept;
 mod kept_queue;
@@ -39,6 +41,9 @@ mod tests;
 mod transfer;
 mod unwritten;
 mod watched;
+
+pub(crate) use fleet::wall_millis;
+pub(crate) use fleet_signs::FleetSigns;
 
 pub use alerts::{AlarmReceiver, AlarmRoute, AlarmSetup, AlarmTrial, MAX_RECEIVERS};
 pub use json::recording as recording_json;
@@ -122,6 +127,7 @@ impl StationService {
             is_queue_stale: AtomicBool::new(false),
             deliveries: Mutex::new(job),
             files: OnceLock::new(),
+            fleet: Mutex::default(),
             board,
             alerts,
         });

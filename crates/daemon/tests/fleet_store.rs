@@ -2,17 +2,38 @@
 
 mod etcd;
 
-use etcd::{Etcd, file, until};
+use etcd::Etcd;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use skyhaul_core::fleet::{FencingGuard, FencingToken, MAX_FLEET_VALUE_BYTES, MAX_VEX_PART_BYTES};
 use skyhaul_daemon::fleet::*;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Waits until something is so, at most a minute.
+#[track_caller]
+fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = is_so() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes a file with a text.
+fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).expect("written");
+    path
+}
 
 fn open(endpoints: &[String]) -> FleetStore {
     let options = FleetStoreOptions { endpoints: endpoints.to_vec(), ..FleetStoreOptions::default() };
@@ -114,7 +135,7 @@ fn reads_and_writes(store: &FleetStore) {
     assert!(list.values[..20].iter().all(|value| value.value == long));
     let error = store.list("pages/", 599).unwrap_err();
     assert_eq!(error.why, StoreProblem::TooManyKeys(599));
-    let error = store.put("k/b", &vec![0; MAX_PART_BYTES + 1], None).unwrap_err();
+    let error = store.put("k/b", &vec![0; MAX_VEX_PART_BYTES + 1], None).unwrap_err();
     assert!(matches!(error.why, StoreProblem::Unsent { .. }), "{error}");
     let members: Vec<_> = store.members().into_iter().map(Result::unwrap).collect();
     assert_eq!((members.len(), members.iter().filter(|member| member.is_leader).count()), (3, 1));
@@ -125,7 +146,7 @@ fn a_watch_lists_first(store: &FleetStore) {
     let (mut watch, mut mirror) = (store.watch("w/"), Mirror::default());
     mirror.expect(&mut watch, &[("w/old", "1")]);
     store.put("w/new", b"2", None).unwrap();
-    store.put("w/old", &vec![b'x'; MAX_VALUE_BYTES + 1], None).unwrap();
+    store.put("w/old", &vec![b'x'; MAX_FLEET_VALUE_BYTES + 1], None).unwrap();
     store.put("x/other", b"3", None).unwrap();
     mirror.expect(&mut watch, &[("w/old", "65537 bytes"), ("w/new", "2")]);
     store.delete("w/old").unwrap();
@@ -153,7 +174,7 @@ fn one_of_two_movers_wins(etcd: &Etcd) {
     });
     assert_eq!(held.len(), 1);
     let claim = held.into_iter().next().unwrap();
-    assert!(claim.check().is_ok() && claim.put("r/1", b"mine").unwrap());
+    assert!(claim.is_held() && claim.put("r/1", b"mine").unwrap());
     let first = claim.token();
     claim.release().unwrap();
     let next = open(&endpoints).claim("claims/link/ON-JIVE", b"four", Duration::from_secs(30)).unwrap();
@@ -172,13 +193,13 @@ fn holder() {
     let store = open(&endpoints);
     let outcome = store.claim(HELD, b"holder", Duration::from_secs(2)).unwrap();
     let ClaimOutcome::Held(claim) = outcome else { panic!("{outcome:?}") };
-    println!("\ntoken {}", claim.token());
+    println!("\ntoken {}", claim.token().0);
     let begun = Instant::now();
-    while claim.check().is_ok() && begun.elapsed() < Duration::from_secs(50) {
+    while claim.is_held() && begun.elapsed() < Duration::from_secs(50) {
         std::thread::sleep(Duration::from_millis(10));
     }
     // Nothing was done between the pause and this. Had it not asked, the store would refuse it.
-    println!("\nstale {} {}", claim.check().is_err(), claim.put("r/2", b"stale").unwrap());
+    println!("\nstale {} {}", !claim.is_held(), claim.put("r/2", b"stale").unwrap());
 }
 
 fn a_paused_holder_finds_out(store: &FleetStore, etcd: &Etcd) {
@@ -190,7 +211,7 @@ fn a_paused_holder_finds_out(store: &FleetStore, etcd: &Etcd) {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut line = |start: &str| lines.find_map(|line| Some(line.strip_prefix(start)?.to_owned())).unwrap();
-    let token: i64 = line("token ").parse().unwrap();
+    let token = FencingToken(line("token ").parse().unwrap());
     // For longer than its lease: it is kept alive.
     std::thread::sleep(Duration::from_millis(3500));
     let taken = store.claim(HELD, b"second", Duration::from_secs(5)).unwrap();
@@ -209,7 +230,7 @@ fn a_paused_holder_finds_out(store: &FleetStore, etcd: &Etcd) {
     signal("-CONT");
     assert_eq!(line("stale "), "true false");
     assert!(child.wait().unwrap().success());
-    assert!(second.token() > token && second.check().is_ok());
+    assert!(second.token() > token && second.is_held());
     assert_eq!(store.get("r/2").unwrap(), None);
 }
 
@@ -330,7 +351,7 @@ fn users_and_a_store_that_is_full() {
     let Some(etcd) = Etcd::start(1, "http", &["--quota-backend-bytes=2000000".to_owned()]) else { return };
     let store = open(&etcd.endpoints());
     ready(&store);
-    let value = vec![b'x'; MAX_VALUE_BYTES];
+    let value = vec![b'x'; MAX_FLEET_VALUE_BYTES];
     let error = (0..200).find_map(|n| store.put(&format!("full/{n}"), &value, None).err());
     assert_eq!(error.expect("a store has an end").why, StoreProblem::Full);
     assert!(store.list("full/", 1000).unwrap().values.len() > 5, "what is there can be read");

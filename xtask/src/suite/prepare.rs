@@ -75,15 +75,16 @@ pub(crate) fn tshark() -> Result<(), String> {
     Err("tshark is not installed (apt-get install tshark)".to_owned())
 }
 
-/// Have valgrind and the peers of `skyhaul probe` and of files over HTTP, if that is possible. What needs them says itself that they
+/// Have valgrind, etcd, and the peers of `skyhaul probe` and of files over HTTP, if that is possible. What needs them says itself that they
 /// are missing.
 pub(crate) fn tools() {
-    const TOOLS: [(&str, &str); 5] = [
+    const TOOLS: [(&str, &str); 6] = [
         ("iperf3", "iperf3"),
         ("valgrind", "valgrind"),
         ("davix-get", "davix"),
         ("litmus", "litmus"),
         ("rclone", "rclone"),
+        ("etcd", "etcd-server etcd-client"),
     ];
     for (program, package) in TOOLS {
         if !quiet(program, &["--version"]) && may_install() {

@@ -6,6 +6,7 @@
 //!                                                   ◀── Mark 6 ◀──── Field System (VGOS), da-client
 //!   [http] ─▶ WebDavServer ◀── HTTP, WebDAV ◀── FTS, Rucio, gfal2, davix, rclone, curl
 //!   [etransfer] ─▶ EtransferServer ◀── etransfer ◀── etc
+//!   [fleet] ─▶ FleetMembership ─▶ etcd
 //! ```
 
 mod config;
@@ -20,6 +21,7 @@ use config::HttpConfig;
 use manager::ServiceManager;
 use skyhaul::core::hint::Hint;
 use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
+use skyhaul_daemon::fleet::{FleetMembership, FleetSetup};
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::station::{AlarmSetup, StationService};
 use skyhaul_daemon::vsi::{StationAdapter, VsiServer};
@@ -70,6 +72,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let etransfer = config.etransfer;
     let etransfer_server =
         etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;
+    let fleet = config.fleet.map(|setup| join_fleet(setup, &service, &disks_of_recordings)).transpose()?;
     // All that is said can be used from now on.
     say!(
         "station: {}, {}; HTTP API on http://{}",
@@ -96,7 +99,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         let is_running = api.is_running()
             && vsi.iter().chain(&mark6).all(VsiServer::is_running)
             && files.as_ref().is_none_or(WebDavServer::is_running)
-            && etransfer_server.as_ref().is_none_or(EtransferServer::is_running);
+            && etransfer_server.as_ref().is_none_or(EtransferServer::is_running)
+            && fleet.as_ref().is_none_or(FleetMembership::is_running);
         if !is_running || !service.is_running() {
             // What is recorded is kept first.
             let _ = service.shut_down();
@@ -109,8 +113,23 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
+    // After the last recording: the fleet is to know how it ended.
+    fleet.into_iter().for_each(FleetMembership::stop);
     drop((api, vsi, mark6, files, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Makes the station a member of its fleet.
+fn join_fleet(
+    setup: FleetSetup,
+    service: &Arc<StationService>,
+    disks: &[PathBuf],
+) -> Result<FleetMembership> {
+    let FleetSetup { fleet, station, recorder, .. } = &setup;
+    let told = format!("fleet {fleet}: recorder {recorder} of station {station}");
+    let membership = FleetMembership::start(setup, service, disks).context("join the fleet")?;
+    say!("{told}");
+    Ok(membership)
 }
 
 /// Tries each receiver of alarms.

@@ -24,6 +24,7 @@ mod doors;
 mod etransfer;
 mod events;
 mod faults;
+mod fleet;
 mod followed;
 mod foreign;
 mod hostile;

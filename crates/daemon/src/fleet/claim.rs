@@ -6,14 +6,14 @@
 //!   holder ─ token ─▶ guard of the resource ─▶ accepted, unless a larger token was seen
 //! ```
 //!
-//! A lease excludes nobody: a holder that was paused may act after its lease has ended. So the resource has a [`ClaimGuard`] and is given
-//! the token with each request; and what the holder writes into the store, it writes by [`FleetClaim::put`], which the store refuses if
+//! A lease excludes nobody: a holder that was paused may act after its lease has ended. So the resource has a [`FencingGuard`](skyhaul_core::fleet::FencingGuard), which is
+//! given the token with each request; and what the holder writes into the store, it writes by [`FleetClaim::put`], which the store refuses if
 //! the claim is not the same any more.
 
 use super::error::FleetStoreError;
 use super::lease::FleetLease;
 use super::store::{ConditionalWrite, FleetStore, StoredValue, created_at};
-use std::fmt;
+use skyhaul_core::fleet::FencingToken;
 use std::time::Duration;
 
 /// A resource that this process holds, until the claim is dropped or its lease ends.
@@ -32,52 +32,6 @@ pub enum ClaimOutcome {
     Held(FleetClaim),
     /// Another one holds it: what it has written of itself.
     Taken(StoredValue),
-}
-
-/// A claim that is not held any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StaleClaim {
-    /// The token of the claim.
-    pub token: i64,
-    /// The largest token that the guard has seen; `None`: the lease has ended.
-    pub newest: Option<i64>,
-}
-
-impl fmt::Display for StaleClaim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.newest {
-            Some(newest) => write!(f, "claim {} is stale: claim {newest} was seen", self.token),
-            None => write!(f, "claim {} is stale: its lease has ended", self.token),
-        }
-    }
-}
-
-impl std::error::Error for StaleClaim {}
-
-/// The guard of a resource: it refuses tokens smaller than the largest that it has seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimGuard {
-    newest: i64,
-}
-
-impl ClaimGuard {
-    /// A guard that has seen this token, such as that of a restart; 0: none.
-    #[must_use]
-    pub fn new(newest: i64) -> Self {
-        Self { newest }
-    }
-
-    /// Admits a request with this token.
-    ///
-    /// # Errors
-    /// A larger token was seen: the claim is stale.
-    pub fn admit(&mut self, token: i64) -> Result<(), StaleClaim> {
-        if token < self.newest {
-            return Err(StaleClaim { token, newest: Some(self.newest) });
-        }
-        self.newest = token;
-        Ok(())
-    }
 }
 
 impl FleetStore {
@@ -100,16 +54,14 @@ impl FleetStore {
 impl FleetClaim {
     /// The fencing token, which grows from holder to holder.
     #[must_use]
-    pub fn token(&self) -> i64 {
-        self.token
+    pub fn token(&self) -> FencingToken {
+        FencingToken(u64::try_from(self.token).unwrap_or(0))
     }
 
-    /// Whether the lease is held by this host's clock: to be asked before each step.
-    ///
-    /// # Errors
-    /// It has ended: another one may hold the resource.
-    pub fn check(&self) -> Result<(), StaleClaim> {
-        if self.lease.is_held() { Ok(()) } else { Err(StaleClaim { token: self.token, newest: None }) }
+    /// Whether the lease is held by this host's clock: to be asked before each step. If not, another one may hold the resource.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.lease.is_held()
     }
 
     /// Writes a key, if the claim is still held as the store sees it; returns whether it was.
@@ -127,19 +79,5 @@ impl FleetClaim {
     /// See [`FleetStoreError`]; it becomes free by itself then.
     pub fn release(self) -> Result<(), FleetStoreError> {
         self.lease.release()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guard_refuses_smaller_tokens() {
-        let mut guard = ClaimGuard::new(0);
-        assert_eq!([guard.admit(7), guard.admit(7), guard.admit(9)], [Ok(()); 3]);
-        let stale = guard.admit(7).unwrap_err();
-        assert_eq!(stale.to_string(), "claim 7 is stale: claim 9 was seen");
-        assert_eq!(ClaimGuard::new(9).admit(8), Err(StaleClaim { token: 8, newest: Some(9) }));
     }
 }

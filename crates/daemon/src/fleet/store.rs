@@ -16,13 +16,10 @@ use super::proto::{
     RequestOp, StatusRequest, TxnRequest, TxnResponse,
 };
 use super::runtime::StoreRuntime;
+use skyhaul_core::fleet::MAX_VEX_PART_BYTES;
 use std::sync::Arc;
 use tonic::Code;
 
-/// Maximum length of a value, bytes.
-pub const MAX_VALUE_BYTES: usize = 64 << 10;
-/// Maximum length of a part of a schedule, bytes.
-pub const MAX_PART_BYTES: usize = 512 << 10;
 /// Maximum length of a key, bytes.
 const MAX_KEY_BYTES: usize = 512;
 /// Keys of a page; fewer if their values are long.
@@ -77,7 +74,7 @@ pub enum ConditionalWrite {
 
 /// A member of a fleet's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberStatus {
+pub struct StoreMemberStatus {
     /// Its URL.
     pub at: String,
     /// Version of etcd.
@@ -95,7 +92,7 @@ pub struct MemberStatus {
 impl StoredValue {
     /// From a message; `None` if key or value are longer than they may be, or the key is no text.
     pub(super) fn read(kv: KeyValue) -> Option<Self> {
-        if kv.key.len() > MAX_KEY_BYTES || kv.value.len() > MAX_PART_BYTES {
+        if kv.key.len() > MAX_KEY_BYTES || kv.value.len() > MAX_VEX_PART_BYTES {
             return None;
         }
         Some(Self {
@@ -169,6 +166,25 @@ impl FleetStore {
     pub fn list(&self, prefix: &str, max_keys: usize) -> Result<StoredList, FleetStoreError> {
         let (connection, prefix) = (Arc::clone(&self.connection), prefix.to_owned());
         self.wait("list keys", async move { list(&connection, &prefix, max_keys).await })
+    }
+
+    /// Returns all keys with one of these prefixes, at most `max_keys` with each, all at one revision.
+    ///
+    /// # Errors
+    /// There are more keys, or the revision was compacted meanwhile; or see [`FleetStoreError`].
+    pub fn list_all(&self, prefixes: &[String], max_keys: usize) -> Result<StoredList, FleetStoreError> {
+        let (connection, prefixes) = (Arc::clone(&self.connection), prefixes.to_vec());
+        self.wait("list keys", async move {
+            let mut all = StoredList::default();
+            for prefix in &prefixes {
+                let mut list = StoredList { revision: all.revision, ..StoredList::default() };
+                list_into(&connection, prefix, max_keys, &mut list).await?;
+                all.revision = list.revision;
+                all.left_out += list.left_out;
+                all.values.append(&mut list.values);
+            }
+            Ok(all)
+        })
     }
 
     /// Writes a key, and returns its revision. `lease` is the number of a lease with which it vanishes.
@@ -304,7 +320,7 @@ impl FleetStore {
 
     /// Returns the state of each member, in any order. A member that does not reply has its error.
     #[must_use]
-    pub fn members(&self) -> Vec<Result<MemberStatus, FleetStoreError>> {
+    pub fn members(&self) -> Vec<Result<StoreMemberStatus, FleetStoreError>> {
         let connection = Arc::clone(&self.connection);
         let all = async move {
             let ask = |member| {
@@ -327,9 +343,9 @@ impl FleetStore {
         (key, value): (&str, &[u8]),
         lease: Option<i64>,
     ) -> Result<PutRequest, FleetStoreError> {
-        if key.is_empty() || key.len() > MAX_KEY_BYTES || value.len() > MAX_PART_BYTES {
+        if key.is_empty() || key.len() > MAX_KEY_BYTES || value.len() > MAX_VEX_PART_BYTES {
             let problem = format!(
-                "a key has 1 to {MAX_KEY_BYTES} bytes, a value up to {MAX_PART_BYTES}; got {} and {}",
+                "a key has 1 to {MAX_KEY_BYTES} bytes, a value up to {MAX_VEX_PART_BYTES}; got {} and {}",
                 key.len(),
                 value.len()
             );
@@ -340,13 +356,13 @@ impl FleetStore {
     }
 }
 
-async fn status(connection: &Connection, member: usize) -> Result<MemberStatus, FleetStoreError> {
+async fn status(connection: &Connection, member: usize) -> Result<StoreMemberStatus, FleetStoreError> {
     let reply = connection.ask_member("ask for the status", member, |channel| async move {
         MaintenanceClient::new(channel).status(StatusRequest {}).await
     });
     let (at, reply) = (connection.members[member].at.clone(), reply.await?);
     let member_id = reply.header.map_or(0, |header| header.member_id);
-    Ok(MemberStatus {
+    Ok(StoreMemberStatus {
         at,
         version: reply.version,
         is_leader: reply.leader == member_id && member_id != 0,
@@ -362,17 +378,28 @@ pub(super) async fn list(
     prefix: &str,
     max_keys: usize,
 ) -> Result<StoredList, FleetStoreError> {
-    let (mut list, mut limit, mut read) = (StoredList::default(), PAGE_KEYS, 0);
-    let mut key = prefix.as_bytes().to_vec();
     loop {
-        let range_end = range_end(prefix);
-        let request = RangeRequest {
-            key: key.clone(),
-            range_end,
-            limit,
-            revision: list.revision,
-            ..RangeRequest::default()
-        };
+        let mut list = StoredList::default();
+        match list_into(connection, prefix, max_keys, &mut list).await {
+            // It took so long that its first page is of a revision that is forgotten.
+            Err(FleetStoreError { why: StoreProblem::Compacted, .. }) => {}
+            listed => return listed.map(|()| list),
+        }
+    }
+}
+
+/// Reads all pages at the revision of the list; if it has none, at that of the first page.
+async fn list_into(
+    connection: &Connection,
+    prefix: &str,
+    max_keys: usize,
+    list: &mut StoredList,
+) -> Result<(), FleetStoreError> {
+    let (mut limit, mut read, mut key) = (PAGE_KEYS, 0, prefix.as_bytes().to_vec());
+    loop {
+        let (range_end, revision) = (range_end(prefix), list.revision);
+        let request =
+            RangeRequest { key: key.clone(), range_end, limit, revision, ..RangeRequest::default() };
         let page: RangeResponse = match connection.call("list keys", request, range).await {
             Ok(page) => page,
             // Longer than a message may be: others write longer values.
@@ -380,29 +407,22 @@ pub(super) async fn list(
                 limit /= 2;
                 continue;
             }
-            // It took so long that its first page is from a revision that is forgotten.
-            Err(FleetStoreError { why: StoreProblem::Compacted, .. }) if list.revision > 0 => {
-                (list, read) = (StoredList::default(), 0);
-                key = prefix.as_bytes().to_vec();
-                continue;
-            }
             Err(error) => return Err(error),
         };
         if list.revision == 0 {
             list.revision = page.header.map_or(0, |header| header.revision);
         }
-        read += page.kvs.len();
+        let (before, count) = (list.values.len(), page.kvs.len());
+        read += count;
         if read > max_keys {
             let why = StoreProblem::TooManyKeys(max_keys);
             return Err(FleetStoreError { what: "list keys", at: connection.all(), why });
         }
-        let last = page.kvs.last().map(|kv| kv.key.clone());
-        let before = list.values.len();
-        let count = page.kvs.len();
+        let last = page.kvs.last().map(|kv| kv.key.clone()).filter(|_| page.more);
         list.values.extend(page.kvs.into_iter().filter_map(StoredValue::read));
         list.left_out += (count - (list.values.len() - before)) as u64;
-        match last.filter(|_| page.more) {
-            None => return Ok(list),
+        match last {
+            None => return Ok(()),
             Some(mut last) => {
                 last.push(0);
                 key = last;

@@ -12,7 +12,7 @@
 //! revision larger than its last.
 //!
 //! Limits: [`MAX_WATCHED_KEYS`] keys are remembered, with their revisions; [`QUEUE`] events wait for a reader, and the store waits for the
-//! rest. Of values longer than [`MAX_VALUE_BYTES`], only the length is reported.
+//! rest. Of values longer than [`MAX_FLEET_VALUE_BYTES`], only the length is reported.
 
 use super::connection::{Connection, pause};
 use super::error::{FleetStoreError, StoreProblem, is_stale_token, of_status};
@@ -21,7 +21,8 @@ use super::proto::watch_client::WatchClient;
 use super::proto::watch_request::RequestUnion;
 use super::proto::{Event, KeyValue, WatchCreateRequest, WatchRequest, WatchResponse};
 use super::runtime::StoreRuntime;
-use super::store::{FleetStore, MAX_VALUE_BYTES, StoredValue, list, range_end};
+use super::store::{FleetStore, StoredValue, list, range_end};
+use skyhaul_core::fleet::MAX_FLEET_VALUE_BYTES;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(3);
 pub enum PrefixEvent {
     /// A key is new or has changed.
     Put(StoredValue),
-    /// The value of a key is new or has changed, and is longer than [`MAX_VALUE_BYTES`].
+    /// The value of a key is new or has changed, and is longer than [`MAX_FLEET_VALUE_BYTES`].
     TooLong {
         /// The key.
         key: String,
@@ -97,13 +98,17 @@ impl FleetStore {
 }
 
 impl PrefixWatch {
+    /// The next event, if there is one already.
+    pub fn try_next(&mut self) -> Option<PrefixEvent> {
+        self.events.as_mut()?.try_recv().ok()
+    }
+
     /// The next event; `None` if there is none within this time.
     pub fn next(&mut self, time: Duration) -> Option<PrefixEvent> {
-        let mut events = self.events.take()?;
-        if let Ok(event) = events.try_recv() {
-            self.events = Some(events);
+        if let Some(event) = self.try_next() {
             return Some(event);
         }
+        let mut events = self.events.take()?;
         let waited = self.runtime.wait(async move {
             let event = timeout(time, events.recv()).await.ok().flatten();
             (events, event)
@@ -309,7 +314,7 @@ impl Watching {
 
     async fn report_put(&self, value: StoredValue) -> Result<(), Ended> {
         let bytes = value.value.len();
-        if bytes > MAX_VALUE_BYTES {
+        if bytes > MAX_FLEET_VALUE_BYTES {
             let StoredValue { key, mod_revision, .. } = value;
             return self.send(PrefixEvent::TooLong { key, mod_revision, bytes }).await;
         }

@@ -46,7 +46,7 @@ pub(crate) struct RecordingFile {
     pub(crate) missing: u64,
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
-    crc32c: Option<u32>,
+    pub(crate) crc32c: Option<u32>,
 }
 
 #[derive(Debug)]

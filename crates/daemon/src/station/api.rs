@@ -333,6 +333,9 @@ impl ApiState {
         let qualities = lock(&self.service.shared.board).qualities.clone();
         status["quality"] =
             qualities.iter().map(|(name, report)| (name.clone(), json::quality(report))).collect();
+        if let Some(fleet) = lock(&self.service.shared.fleet).as_ref() {
+            status["fleet"] = fleet.json();
+        }
         let now = now();
         let queue = self.service.queued();
         status["queue"] = queue.iter().filter(is_open).map(|status| json::queued(status, now)).collect();

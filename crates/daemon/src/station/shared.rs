@@ -4,6 +4,7 @@ use super::alerts::Alerts;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
+use super::fleet_signs::FleetSigns;
 use super::json;
 use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
@@ -67,6 +68,8 @@ pub(super) struct Shared {
     pub(super) deliveries: Mutex<std::sync::mpsc::Sender<StationAction>>,
     /// The server of files beside the station, if there is one.
     pub(super) files: OnceLock<FilesView>,
+    /// What is known of its fleet, if it is a member of one.
+    pub(super) fleet: Mutex<Option<FleetSigns>>,
 }
 
 #[derive(Debug)]

@@ -1,9 +1,7 @@
 //! An etcd of one or three members on loopback, for tests.
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A running etcd; its processes end with it.
@@ -93,24 +91,4 @@ impl Drop for Etcd {
     fn drop(&mut self) {
         self.kill_all();
     }
-}
-
-/// Waits until something is so, at most a minute.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = is_so() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Writes a file with a text.
-pub(crate) fn file(directory: &Path, name: &str, text: &str) -> std::path::PathBuf {
-    let path = directory.join(name);
-    std::fs::write(&path, text).expect("written");
-    path
 }

@@ -1,9 +1,10 @@
-//! The sections `[station]`, `[http]` and `[etransfer]` of a configuration file. `docs/reference/serve.md` has all keys.
+//! The sections `[station]`, `[http]`, `[etransfer]` and `[fleet]` of a configuration file. `docs/reference/serve.md` has all keys.
 
 mod alarms;
 mod delivery;
 mod destination;
 mod etransfer;
+mod fleet;
 mod http;
 mod http_log;
 mod key;
@@ -24,6 +25,7 @@ use skyhaul::quality::{PhaseCal, QualityOptions};
 use skyhaul::receive::ReceiverOptions;
 use skyhaul::wire::Format;
 use skyhaul_daemon::etransfer::EtransferOptions;
+use skyhaul_daemon::fleet::FleetSetup;
 use skyhaul_daemon::station::{AlarmSetup, ScheduleSetup, StationSetup};
 use skyhaul_daemon::vsi::{DEFAULT_MARK6_PORT, DEFAULT_PORT as VSI_PORT, VsiOptions};
 use std::collections::BTreeSet;
@@ -56,6 +58,7 @@ pub(super) struct ServeConfig {
     pub(super) mark6: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
     pub(super) etransfer: Option<EtransferOptions>,
+    pub(super) fleet: Option<FleetSetup>,
     pub(super) setup: StationSetup,
 }
 
@@ -89,6 +92,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         mark6: None,
         http: None,
         etransfer: None,
+        fleet: None,
         setup: StationSetup {
             config: StationConfig::default(),
             receivers: Vec::new(),
@@ -134,6 +138,9 @@ fn parse(text: &str) -> Result<ServeConfig> {
         config.etransfer = Some(Key { text, key: "etransfer", value }.etransfer()?);
     }
     check(&mut config.setup)?;
+    if let Some(value) = table.get_ref().get("fleet") {
+        config.fleet = Some(Key { text, key: "fleet", value }.fleet(&config.setup)?);
+    }
     Ok(config)
 }
 

@@ -6,6 +6,7 @@ use super::figures::{FiguresPair, RecordingFigures};
 use super::quality::{self, Qualities, shown};
 use super::receivers::ReceiverView;
 use crate::station::disks::pause;
+use crate::station::fleet_signs::FleetSigns;
 use crate::station::json::{readers, wall_clock};
 use crate::station::recorder::RecordingControl;
 use crate::station::shared::{Shared, now};
@@ -83,6 +84,7 @@ fn make(shared: &Shared) {
         unwritten: &shared.jobs.unwritten(),
         receivers: &receivers,
     });
+    conditions.extend(lock(&shared.fleet).as_ref().and_then(FleetSigns::condition));
     // They are warnings, and follow the errors.
     qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
     lock(&shared.board).add_flashes(&mut conditions);

@@ -1,0 +1,45 @@
+//! What a member of a fleet asks of its station, and what the station shows of it. The station itself needs no fleet.
+
+use super::StationService;
+use super::fleet_signs::{AWAY_ALARM, FleetSigns};
+use super::shared::{StationReply, now};
+use skyhaul::io::lock::lock;
+use skyhaul_core::station::StationRequest;
+use std::collections::BTreeSet;
+use tokio::sync::oneshot;
+
+/// The host's clock, milliseconds since 1970.
+pub(crate) fn wall_millis() -> i64 {
+    now().0
+}
+
+impl StationService {
+    /// Asks without waiting: the reply comes later.
+    pub(crate) fn begin(&self, request: StationRequest) -> oneshot::Receiver<StationReply> {
+        self.shared.submit(request)
+    }
+
+    /// Names of scans on the disks.
+    pub(crate) fn scan_names(&self) -> BTreeSet<String> {
+        lock(&self.shared.state).names.clone()
+    }
+
+    /// The alarms that hold, by name, but for that of the store itself.
+    pub(crate) fn fleet_alarms(&self) -> Vec<(String, String)> {
+        let board = lock(&self.shared.board);
+        let conditions = board.alarms.iter().map(|alarm| &alarm.condition);
+        let all = conditions.filter(|condition| condition.kind != AWAY_ALARM).map(|condition| {
+            let name = match condition.subject.is_empty() {
+                true => condition.kind.to_owned(),
+                false => format!("{}-{}", condition.kind, condition.subject),
+            };
+            (name, condition.text.clone())
+        });
+        all.collect()
+    }
+
+    /// Shows what its member knows.
+    pub(crate) fn note_fleet(&self, signs: FleetSigns) {
+        *lock(&self.shared.fleet) = Some(signs);
+    }
+}
