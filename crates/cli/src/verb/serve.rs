@@ -113,9 +113,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say!("ending {}", counted(active as u64, "recording"));
     }
     let is_whole = service.shut_down();
-    // After the last recording: the fleet is to know how it ended.
-    fleet.into_iter().for_each(FleetMembership::stop);
-    drop((api, vsi, mark6, files, etransfer_server));
+    // The fleet after the last recording: it is to know how it ended.
+    drop((fleet, api, vsi, mark6, files, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 

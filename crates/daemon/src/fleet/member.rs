@@ -12,6 +12,7 @@
 
 mod facts;
 mod keeper;
+mod reply;
 mod schedule;
 
 use super::journal::MemberJournal;
@@ -22,6 +23,7 @@ use crate::served::recordings::Recordings;
 use crate::station::{FleetSigns, StationReply, StationService, wall_millis};
 use facts::FactFinder;
 use keeper::{Keeper, StoreJob, StoreResult, entry, revision};
+use reply::answer;
 use skyhaul::io::say;
 use skyhaul_core::fleet::{
     FleetMember, FleetRoot, MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId,
@@ -51,7 +53,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// How long the end of the program waits for the store.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A station that is a member of a fleet. It ends with [`stop`](Self::stop), or when it is dropped.
+/// A station that is a member of a fleet. It ends when it is dropped: what the store does not have yet is written for at most 3 s, and by
+/// the next run otherwise.
 #[derive(Debug)]
 pub struct FleetMembership {
     over: Arc<AtomicBool>,
@@ -91,11 +94,6 @@ impl FleetMembership {
         };
         let thread = std::thread::Builder::new().name("fleet-member".into()).spawn(run)?;
         Ok(Self { over, thread: Some(thread) })
-    }
-
-    /// Ends the membership: what the store does not have yet is written for at most 3 s, and by the next run otherwise.
-    pub fn stop(self) {
-        drop(self);
     }
 
     /// Whether its thread runs; it ends by itself only because of a bug.
@@ -447,21 +445,5 @@ impl Drop for Driver {
         if let Some(keeper) = self.keeper.take() {
             let _ = keeper.join();
         }
-    }
-}
-
-/// A reply of the station, for the member.
-fn answer(reply: StationReply) -> StationAnswer {
-    use StationRefusal as R;
-    let Err(refusal) = reply else { return StationAnswer::Done };
-    let reason = split(&refusal.to_string()).0.to_owned();
-    match refusal {
-        R::NameTaken { .. } => StationAnswer::NameTaken,
-        R::InputBusy { .. }
-        | R::NoMemory { .. }
-        | R::NoRate { .. }
-        | R::NoSpace { .. }
-        | R::NoDisk { .. } => StationAnswer::Busy { reason },
-        _ => StationAnswer::Refused { reason },
     }
 }
