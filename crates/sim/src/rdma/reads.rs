@@ -8,6 +8,7 @@ use skyhaul_core::rdma::{
     MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaEvent, RdmaTransmit, RegionRights, RemoteAddress,
     RemoteRead,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -130,7 +131,12 @@ impl Path {
 
     fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut RdmaEndpoint, &mut RdmaContext<'_>) -> T) -> T {
         let random = &mut self.random;
-        let mut context = RdmaContext { now: self.now, random: &mut || random.draw(), proof: &self.cookies };
+        let mut context = RdmaContext {
+            now: self.now,
+            random: &mut || random.draw(),
+            proof: &self.cookies,
+            crc32c: crc32c_append,
+        };
         f(&mut self.sides[side], &mut context)
     }
 
