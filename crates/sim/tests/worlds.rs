@@ -253,6 +253,22 @@ fn reads_ask_for_what_is_missing_and_little_else() {
     }
 }
 
+/// Eight Reads of 1 MiB take 84 ms at 100 MB/s, longer than the program's time of 25 ms: nothing is asked for that is under way.
+#[test]
+fn a_slow_path_is_not_asked_for_what_is_under_way() {
+    let plan = ReadPlan {
+        rate: 100_000_000,
+        read_bytes: 1 << 20,
+        datagram_bytes: 8972,
+        reads: 8,
+        deadline: Nanos(200_000_000),
+        ..ReadPlan::default()
+    };
+    let played = read_all(&plan).unwrap();
+    assert_eq!((played.reads, played.requests), ([8, 0], 8), "{played:?}");
+    assert_eq!(played.segments[0], played.segments[1], "{played:?}");
+}
+
 /// A server that pauses is asked less and less, and sends little twice when it is back; one that is gone costs a few requests, and no
 /// Read outlasts its deadline.
 #[test]

@@ -225,7 +225,12 @@ impl Connection {
         let (free, share) = (self.free_reads(), usize::from(self.peer_reads) / self.reads.len().max(1));
         let Some(pending) = self.reads.get_mut(&read) else { return Ok(()) };
         let after = pending.wanted.ask_again.map(|after| Nanos(after.0.max(1)));
-        if pending.again.is_some_and(|again| again < pending.regular) {
+        if pending.asked > 0 && now < pending.regular {
+            if free == 0 {
+                // Another answer is due: its end, or silence, comes back to this Read.
+                pending.again = Some(pending.regular);
+                return Ok(());
+            }
             pending.note_early();
         }
         (pending.again, pending.regular) = (None, now);
@@ -293,7 +298,7 @@ impl Connection {
                 regions.sink(wanted.sink.part(range.start, size), (self.id, read, range.start), random)?;
             let is_first_due = self.requested == self.answered;
             self.requested += 1;
-            if is_first_due {
+            if is_first_due && self.outbound.len() == 0 {
                 self.lone = self.requested;
             }
             self.timing.asked(is_first_due, now);
@@ -382,7 +387,10 @@ impl Connection {
 
     /// When answers that are due are taken to be lost.
     fn silence(&self) -> Option<Nanos> {
-        let is_due = self.state == State::Open && self.probing(self.answered).next().is_some();
+        // Requests that were not handed out have no answers.
+        let is_due = self.state == State::Open
+            && self.outbound.len() == 0
+            && self.probing(self.answered).next().is_some();
         self.timing.due().filter(|_| is_due)
     }
 
@@ -393,10 +401,11 @@ impl Connection {
             self.timing.silent(now);
             due.push(Due::Probe);
         }
-        for (id, read) in &self.reads {
+        let (answered, is_known) = (self.answered, self.timing.due().is_some());
+        for (id, read) in &mut self.reads {
             if read.wanted.deadline <= now {
                 due.push(Due::EndRead(*id));
-            } else if read.again.is_some_and(|at| at <= now) {
+            } else if read.again.is_some_and(|at| at <= now) && !(is_known && read.postpone(answered, now)) {
                 due.push(Due::Ask(*id));
             }
         }

@@ -71,8 +71,8 @@ pub struct RemoteRead {
     pub from: RemoteAddress,
     /// When it ends, complete or not.
     pub deadline: Nanos,
-    /// Ask again for what is missing after each such time, soon after the end of an answer, or of the answer to a later request, has arrived
-    /// without it, and when nothing comes for longer than answers take on this connection. `None`: ask once.
+    /// Ask again for what is missing soon after the end of an answer, or of the answer to a later request, has arrived without it, and when
+    /// nothing comes for longer than answers take on this connection; after each such time where that is not known. `None`: ask once.
     pub ask_again: Option<Nanos>,
 }
 

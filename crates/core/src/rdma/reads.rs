@@ -105,6 +105,16 @@ impl PendingRead {
         self.again.is_some() && self.early < MAX_EARLY && self.is_waiting(number)
     }
 
+    /// Its time has come, but answers that silence would show to be lost are still due: it waits another time. Returns whether it does.
+    pub(super) fn postpone(&mut self, answered: u64, now: Nanos) -> bool {
+        let after = self.wanted.ask_again.filter(|_| self.may_probe(answered));
+        if let Some(after) = after {
+            self.regular = now.plus(Nanos(after.0.max(1)));
+            self.again = Some(self.regular);
+        }
+        after.is_some()
+    }
+
     /// It asks before its time.
     pub(super) fn note_early(&mut self) {
         self.early += 1;
@@ -117,6 +127,7 @@ impl PendingRead {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::super::event::{MemorySlice, RemoteAddress};
     use super::*;

@@ -66,6 +66,11 @@ impl AnswerTiming {
         }
     }
 
+    /// The last request that waited was handed out.
+    pub(super) fn handed_out(&mut self, now: Nanos) {
+        self.last = self.last.max(now);
+    }
+
     /// A segment of an answer has arrived. Those of one train arrive at one time. `is_late`: after a silence, it answers what was asked before.
     pub(super) fn arrived(&mut self, is_late: bool, now: Nanos) {
         let is_sample = is_late || self.silences == 0;

@@ -129,6 +129,8 @@ pub(super) fn drawn(random: &mut Random) -> (Faults, RdmaConfig) {
         message_timeout: Nanos(random.pick(&[50_000_000, 300_000_000, 1_000_000_000])),
         runs: random.pick(&[4, 64, 1024]),
         inbound_reads: random.pick(&[1, 4, 16]),
+        // Two of the longest Reads, or as many as the client has: it does not know this limit.
+        inbound_read_bytes: random.pick(&[8000, 1 << 20]),
         outbound_reads: 8,
         // Bits flip only where something finds it; else the checksum of UDP has dropped the datagram.
         crc: corrupt > 0.0 || random.chance(0.3),

@@ -68,6 +68,9 @@ impl RdmaEndpoint {
         let connection = self.connections.get_mut(&id)?;
         let path = connection.path;
         let (transmit, done) = connection.outbound.next(&path)?;
+        if connection.outbound.len() == 0 {
+            connection.timing.handed_out(context.now);
+        }
         self.turn = id;
         self.counts.sent += 1;
         if let Some(operation) = done {
