@@ -186,7 +186,7 @@ impl TcpFrames {
         let count = &mut self.tallies[tally];
         let connection = self.port.connections.get_mut(&mark);
         let Some(connection) =
-            connection.filter(|connection| !connection.own.is_finishing && !connection.own.is_cut)
+            connection.filter(|connection| !connection.own.is_finishing && connection.own.cut.is_none())
         else {
             count.unsent += frames.count() as u64;
             return;
@@ -201,8 +201,8 @@ impl TcpFrames {
                     IoSlice::advance_slices(&mut rest, bytes);
                 }
                 Put::Nothing => break,
-                Put::Failed => {
-                    connection.own.is_cut = true;
+                Put::Failed(why) => {
+                    connection.own.cut = Some(why);
                     break;
                 }
             }
@@ -219,7 +219,7 @@ impl TcpFrames {
                 connection.own.waiting.push_back(Waiting { tally, bytes, left: bytes - of_it });
             }
         }
-        if connection.own.is_cut {
+        if connection.own.cut.is_some() {
             drop_waiting(&mut connection.own, &mut self.tallies);
         }
         self.watch(mark);
@@ -243,8 +243,8 @@ impl TcpFrames {
                     note_taken(own, bytes, &mut self.tallies);
                 }
                 Put::Nothing => break,
-                Put::Failed => {
-                    own.is_cut = true;
+                Put::Failed(why) => {
+                    own.cut = Some(why);
                     drop_waiting(own, &mut self.tallies);
                 }
             }
@@ -400,9 +400,7 @@ impl TcpFrames {
                 return Ok(0);
             }
             Got::End(error) => {
-                // It took no more of what was written after its half: only a reset says so.
-                let is_reset = connection.own.has_peer_finished && connection.own.is_cut;
-                let error = error.or(is_reset.then(|| io::ErrorKind::ConnectionReset.into()));
+                let error = error.or(connection.own.cut.map(io::Error::from));
                 return self.end(mark, error, each).map(|()| 0);
             }
         };

@@ -118,7 +118,8 @@ fn what_waits_for_a_peer_that_has_ended_its_half_is_written() {
             assert_eq!(heard, [(0, "ended [] None".into())]);
             assert_eq!(count, FrameTally { frames: written, bytes: written * 200, unsent: 0, held: 0 });
         } else {
-            assert_eq!(heard, [(0, "ended [] Some(ConnectionReset)".into())], "{count:?} of {written}");
+            // As the write that failed says, not as the end that is read.
+            assert!(heard[0].1.starts_with("ended [] Some("), "{heard:?} {count:?}");
             assert!(
                 count.unsent > 0 && count.held == 0 && count.frames + count.unsent == written,
                 "{count:?}"

@@ -50,8 +50,8 @@ pub(super) struct Own {
     pub(super) has_finished: bool,
     /// The peer has ended its half: nothing more comes.
     pub(super) has_peer_finished: bool,
-    /// Nothing can be written any more.
-    pub(super) is_cut: bool,
+    /// Why nothing can be written any more: the kernel says it once, and reading may then find an end like any other.
+    pub(super) cut: Option<io::ErrorKind>,
     /// It is closed then, if the peer does not end it before.
     pub(super) closes: Option<Instant>,
 }
@@ -70,14 +70,14 @@ impl Own {
             is_finishing: false,
             has_finished: false,
             has_peer_finished: false,
-            is_cut: false,
+            cut: None,
             closes: None,
         }
     }
 
     /// Whether something may still be written to a peer that has ended its half.
     pub(super) fn may_be_answered(&self) -> bool {
-        (self.has_first || !self.waiting.is_empty()) && !self.has_finished && !self.is_cut
+        (self.has_first || !self.waiting.is_empty()) && !self.has_finished && self.cut.is_none()
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -88,7 +88,7 @@ impl Own {
 pub(super) enum Put {
     Taken(usize),
     Nothing,
-    Failed,
+    Failed(io::ErrorKind),
 }
 
 pub(super) fn put(stream: &TcpStream, slices: &[IoSlice<'_>]) -> Put {
@@ -98,7 +98,7 @@ pub(super) fn put(stream: &TcpStream, slices: &[IoSlice<'_>]) -> Put {
         Ok(bytes) => Put::Taken(bytes),
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Put::Taken(0),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Put::Nothing,
-        Err(_) => Put::Failed,
+        Err(e) => Put::Failed(e.kind()),
     }
 }
 
