@@ -151,7 +151,8 @@ fn every_option_that_a_text_names_exists() {
 }
 
 /// Every option accepts at least one of these values.
-const VALUES: [&str; 32] = [
+const VALUES: [&str; 33] = [
+    "station=Ef",
     "22:00-06:00",
     "1",
     "5MHz@10kHz",
