@@ -2,8 +2,12 @@
 //!
 //! Times are text in UTC. Fields that are not known are skipped: a later version may add some. Parts of VEX text are bytes, not JSON.
 
+mod error;
 mod read;
 
+pub use error::NotAFleetValue;
+
+use error::VERSION;
 use read::Fields;
 use serde_json::{Map, Value, json};
 use skyhaul::time::{format, format_exact};
@@ -13,48 +17,6 @@ use skyhaul_core::fleet::{
     RecorderInfo, ReplicaRecord, ReplicaState, ScanAck, ScheduleMeta, StationEntry, TransferRecord,
 };
 use skyhaul_core::station::UnixMillis;
-use std::fmt::{self, Display, Formatter};
-
-/// The version of the layout that is written and read.
-const VERSION: u64 = 1;
-
-/// Why bytes of the store are not a value of their key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotAFleetValue {
-    /// It is longer than a value may be.
-    Long {
-        /// Its length, bytes.
-        bytes: usize,
-        /// The maximum, bytes.
-        most: usize,
-    },
-    /// It is not a JSON object.
-    Json(String),
-    /// It is of another version of the layout.
-    Version(String),
-    /// A field is missing or has another type.
-    Field {
-        /// The field.
-        name: &'static str,
-        /// What is expected there.
-        expected: &'static str,
-    },
-}
-
-impl Display for NotAFleetValue {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Long { bytes, most } => {
-                write!(f, "the value has {bytes} bytes, and at most {most} are allowed")
-            }
-            Self::Json(reason) => write!(f, "the value is not a JSON object: {reason}"),
-            Self::Version(found) => write!(f, "the value has version {found}, expected {VERSION}"),
-            Self::Field { name, expected } => write!(f, "field {name:?} of the value: expected {expected}"),
-        }
-    }
-}
-
-impl std::error::Error for NotAFleetValue {}
 
 /// Returns a value as it is stored.
 ///

@@ -50,7 +50,7 @@ impl FleetMember {
             && *value != Ok(FleetValue::Scan(own.clone()))
         {
             let text = format!("the store has another version of scan {scan} of {experiment}; both are kept");
-            self.raise_alarm(FleetName::literal(CONFLICT_ALARM), FleetAlarm { text, since: now });
+            self.raise_alarm(&FleetName::literal(CONFLICT_ALARM), FleetAlarm { text, since: now });
         }
         self.published.remember(own.clone(), Some(revision));
         actions.push(MemberAction::Journal(MemberRecord::Closed { scan: own, published: Some(revision) }));

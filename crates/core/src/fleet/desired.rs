@@ -14,9 +14,12 @@ use super::held::{BUSY_RETRY_MILLIS, Held, MAX_DESIRED_SCANS, recording_name};
 use super::key::FleetName;
 use super::member::FleetMember;
 use super::outbox::Change;
-use super::value::{AckState, ClosedScan, DesiredAction, DesiredScan, FleetValue, ScanAck};
+use super::value::{AckState, ClosedScan, DesiredAction, DesiredScan, FleetAlarm, FleetValue, ScanAck};
 use crate::station::{MAX_NAME_BYTES, UnixMillis, is_scan_name};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The alarm of desired scans that find no room.
+const FULL_ALARM: &str = "fleet-desired-full";
 
 impl FleetMember {
     /// The first event of a run: what the journal says of recordings is compared with those that run.
@@ -66,12 +69,14 @@ impl FleetMember {
         }
         if before.is_none() && self.desires.len() >= MAX_DESIRED_SCANS {
             self.desires.refused += 1;
-            return;
+            let text =
+                format!("more than {MAX_DESIRED_SCANS} desired scans: {scan} and others are not recorded");
+            return self.raise_alarm(&FleetName::literal(FULL_ALARM), FleetAlarm { text, since: now });
         }
         let desired = match value {
             Ok(FleetValue::Desired(desired)) => desired,
-            Ok(_) => return self.refuse_unread(now, scan, revision, "not a desired scan".into(), actions),
-            Err(reason) => return self.refuse_unread(now, scan, revision, reason, actions),
+            Ok(_) => return self.refuse_unread(now, scan, revision, "not a desired scan", actions),
+            Err(reason) => return self.refuse_unread(now, scan, revision, &reason, actions),
         };
         let recording = recording_name(&desired.experiment, &self.config.station, &scan);
         let action = desired.action;
@@ -106,7 +111,7 @@ impl FleetMember {
         now: UnixMillis,
         scan: FleetName,
         revision: u64,
-        reason: String,
+        reason: &str,
         actions: &mut Vec<MemberAction>,
     ) {
         // A value that nobody can read does not disturb the recording that an earlier one began.
@@ -224,6 +229,9 @@ impl FleetMember {
         let gone: Vec<FleetName> =
             self.desires.scans.keys().filter(|scan| !listed.contains(*scan)).cloned().collect();
         gone.iter().for_each(|scan| self.desired_deleted(scan, actions));
+        if self.desires.len() < MAX_DESIRED_SCANS {
+            self.clear_alarm(&FleetName::literal(FULL_ALARM));
+        }
     }
 
     /// Asks the station for what is due.

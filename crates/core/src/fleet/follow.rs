@@ -58,7 +58,7 @@ impl FleetMember {
     pub(super) fn schedule_answered(
         &mut self,
         now: UnixMillis,
-        schedule: CurrentSchedule,
+        schedule: &CurrentSchedule,
         answer: StationAnswer,
         actions: &mut Vec<MemberAction>,
     ) {
@@ -90,7 +90,7 @@ impl FleetMember {
     }
 
     fn raise_schedule_alarm(&mut self, now: UnixMillis, text: String) {
-        self.raise_alarm(alarm_name(), FleetAlarm { text, since: now });
+        self.raise_alarm(&alarm_name(), FleetAlarm { text, since: now });
     }
 }
 

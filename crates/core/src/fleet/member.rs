@@ -254,7 +254,7 @@ impl FleetMember {
         actions: &mut Vec<MemberAction>,
     ) {
         match self.schedule.asked.take_if(|(asked, _)| *asked == request) {
-            Some((_, schedule)) => self.schedule_answered(now, schedule, answer, actions),
+            Some((_, schedule)) => self.schedule_answered(now, &schedule, answer, actions),
             None => self.desired_answered(now, request, answer, actions),
         }
     }
@@ -287,14 +287,14 @@ impl FleetMember {
                 self.info = info;
             }
             StationFact::AlarmRaised { name, text, since } => {
-                self.raise_alarm(name, FleetAlarm { text, since });
+                self.raise_alarm(&name, FleetAlarm { text, since });
             }
             StationFact::AlarmCleared { name } => self.clear_alarm(&name),
         }
     }
 
-    pub(super) fn raise_alarm(&mut self, name: FleetName, alarm: FleetAlarm) {
-        if let Some(raised) = self.alarms.get_mut(&name) {
+    pub(super) fn raise_alarm(&mut self, name: &FleetName, alarm: FleetAlarm) {
+        if let Some(raised) = self.alarms.get_mut(name) {
             if raised.text == alarm.text {
                 return;
             }
@@ -303,7 +303,7 @@ impl FleetMember {
             self.alarms.insert(name.clone(), alarm);
         }
         if self.is_connected {
-            self.publish_alarm(&name);
+            self.publish_alarm(name);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Fields of a JSON object, by their types.
 
-use super::NotAFleetValue;
+use super::error::NotAFleetValue;
 use serde_json::{Map, Value};
 use skyhaul::time::{parse, parse_exact};
 use skyhaul_core::fleet::FleetName;

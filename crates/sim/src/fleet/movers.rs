@@ -24,6 +24,8 @@ pub(super) struct Movers {
     guard: FencingGuard,
     /// States that each replica has had, as the resource saw them.
     histories: BTreeMap<String, Vec<(FencingToken, ReplicaState)>>,
+    /// The scan behind which the next copy is looked for.
+    cursor: String,
     pub(super) claims: u64,
     pub(super) lost_races: u64,
     pub(super) stale: u64,
@@ -41,6 +43,7 @@ impl Movers {
             movers: (0..3).map(mover).collect(),
             guard: FencingGuard::default(),
             histories: BTreeMap::new(),
+            cursor: "scans/".into(),
             claims: 0,
             lost_races: 0,
             stale: 0,
@@ -81,7 +84,7 @@ impl Movers {
     }
 
     /// A scan whose replica is not verified.
-    fn next_replica(&self, store: &Store) -> Option<FleetKey> {
+    fn next_replica(&mut self, store: &Store) -> Option<FleetKey> {
         let site = FleetName::new("JIVE").ok()?;
         let wanted = |key: &FleetKey| match key {
             FleetKey::ClosedScan(experiment, scan, station) => {
@@ -92,7 +95,15 @@ impl Movers {
             }
             _ => None,
         };
-        store.with_prefix("scans/").find_map(|(key, _)| wanted(key))
+        let behind = store.keys.range(self.cursor.clone()..).take_while(|(key, _)| key.starts_with("scans/"));
+        let found =
+            behind.take(64).map(|(text, (key, _))| (text, wanted(key))).find(|(_, key)| key.is_some());
+        let Some((text, replica)) = found else {
+            self.cursor = "scans/".into();
+            return None;
+        };
+        self.cursor = text.clone();
+        replica
     }
 
     /// The link is used, and the replica enters its next state. The mover asks nobody whether it still holds the claim: the guard
