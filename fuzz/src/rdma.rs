@@ -4,6 +4,7 @@ use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{
     AddressProof, MemorySlice, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaEvent, RegionRights,
 };
+use skyhaul_core::wire::crc32c::crc32c_append;
 use skyhaul_core::wire::rdma::{self, RdmaProfile};
 use std::net::SocketAddr;
 
@@ -72,7 +73,7 @@ pub(crate) fn endpoint(bytes: &[u8]) {
         state >> 16
     };
     let peer = SocketAddr::from(([10, 0, 0, 1], 9));
-    let mut context = RdmaContext { now: Nanos(1), random: &mut random, proof: &Open };
+    let mut context = RdmaContext { now: Nanos(1), random: &mut random, proof: &Open, crc32c: crc32c_append };
     let slice = MemorySlice { memory: 1, start: REGION.start, length: REGION.end - REGION.start };
     let rights = RegionRights { read: true, write: true, invalidate: true };
     let Ok(stag) = endpoint.register(slice, rights, &mut context) else { return };
