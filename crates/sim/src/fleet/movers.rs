@@ -135,7 +135,10 @@ impl Movers {
                     ReplicaState::Copying if self.random.chance(0.2) => ReplicaState::Deleted,
                     ReplicaState::Copying => ReplicaState::Complete,
                     ReplicaState::Complete => ReplicaState::Verified,
-                    ReplicaState::Verified => return Ok(self.release(at, store)),
+                    ReplicaState::Verified => {
+                        self.release(at, store);
+                        return Ok(());
+                    }
                     ReplicaState::Deleted => ReplicaState::Copying,
                 };
                 match record.next(UnixMillis(now), token, state) {
