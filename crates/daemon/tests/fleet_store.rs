@@ -179,7 +179,7 @@ fn one_of_two_movers_wins(etcd: &Etcd) {
     claim.release().unwrap();
     let next = open(&endpoints).claim("claims/link/ON-JIVE", b"four", Duration::from_secs(30)).unwrap();
     let ClaimOutcome::Held(next) = next else { panic!("it was given back") };
-    let mut guard = ClaimGuard::new(first);
+    let mut guard = FencingGuard::restored(first);
     assert!(guard.admit(next.token()).is_ok() && guard.admit(first).is_err());
 }
 
