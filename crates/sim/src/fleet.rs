@@ -19,7 +19,7 @@ use node::Node;
 use skyhaul_core::fleet::{
     AckState, ClosedScan, DesiredAction, DesiredScan, FleetKey, FleetName, FleetValue, recording_name,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::Store;
 
 /// Stations of a world that the command plays.
@@ -236,8 +236,7 @@ impl World {
                     self.played.cuts += 1;
                 }
                 if kind < 2 {
-                    self.nodes[station].kill();
-                    self.played.kills += 1;
+                    self.nodes[station].kill_after = Some(self.random.between(1, 12));
                 }
             }
         }
@@ -253,6 +252,7 @@ impl World {
     fn judge(mut self) -> Result<Played, String> {
         for node in &self.nodes {
             self.played.lost_answers += node.lost_answers;
+            self.played.kills += node.kills;
             if node.unpublished() > 0 {
                 return Err(format!("{}: {} scans are unpublished", node.name, node.unpublished()));
             }
@@ -302,6 +302,7 @@ impl World {
 
     /// Each desired scan has a final answer at its revision, which fits what is on the disks.
     fn judge_acks(&self, node: &Node) -> Result<(), String> {
+        let plain: BTreeSet<&String> = self.plain.iter().map(|(_, recording, ..)| recording).collect();
         for (key, stored) in self.store.with_prefix(&format!("desired/{}/", node.name)) {
             let FleetKey::DesiredScan(station, recorder, scan) = key else { continue };
             let ack = FleetKey::ScanAck(station.clone(), recorder.clone(), scan.clone());
@@ -312,8 +313,10 @@ impl World {
             let has_recording = node.disks.contains_key(&ack.recording);
             let fits = match ack.state {
                 AckState::Ended | AckState::Cut => has_recording,
-                // A stop, or a new value, may come after the end.
-                AckState::Refused => ack.reason.is_some(),
+                // A stop, or a new value, may come after the end; what was written once is not refused for its own recording.
+                AckState::Refused => {
+                    ack.reason.is_some() && !(has_recording && plain.contains(&ack.recording))
+                }
                 AckState::Cancelled | AckState::Late => !has_recording && ack.reason.is_some(),
                 AckState::Accepted | AckState::Started => false,
             };

@@ -22,6 +22,8 @@ pub(super) struct Movers {
     random: Random,
     movers: Vec<Mover>,
     guard: FencingGuard,
+    /// The largest token that the link was used with.
+    newest: FencingToken,
     /// States that each replica has had, as the resource saw them.
     histories: BTreeMap<String, Vec<(FencingToken, ReplicaState)>>,
     /// The scan behind which the next copy is looked for.
@@ -42,6 +44,7 @@ impl Movers {
             random,
             movers: (0..3).map(mover).collect(),
             guard: FencingGuard::default(),
+            newest: FencingToken::default(),
             histories: BTreeMap::new(),
             cursor: "scans/".into(),
             claims: 0,
@@ -124,10 +127,10 @@ impl Movers {
             self.movers[at].claim = None;
             return Ok(());
         }
-        let newer = store.get(&link()).is_some_and(|stored| stored.created > token.0);
-        if newer && self.guard.seen() > token {
-            return Err(format!("token {} was admitted behind {}", token.0, self.guard.seen().0));
+        if token < self.newest {
+            return Err(format!("token {} was admitted behind {}", token.0, self.newest.0));
         }
+        self.newest = token;
         let before = store.get(key).map(|stored| stored.value.clone());
         let next = match before {
             Some(FleetValue::Replica(record)) => {

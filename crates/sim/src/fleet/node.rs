@@ -45,6 +45,8 @@ pub(super) struct Node {
     leases: [Option<LeaseId>; 2],
     pub(super) cut_until: i64,
     pub(super) kills: u64,
+    /// It is killed after so many more actions of its member: also between a question and its answer.
+    pub(super) kill_after: Option<u64>,
     begun_before_kill: BTreeSet<String>,
     /// What must not happen.
     pub(super) wrong: Option<String>,
@@ -79,6 +81,7 @@ impl Node {
             leases: [None; 2],
             cut_until: i64::MIN,
             kills: 0,
+            kill_after: None,
             begun_before_kill: BTreeSet::new(),
             wrong: None,
             lost_answers: 0,
@@ -106,7 +109,13 @@ impl Node {
         }
         while let Some(event) = self.events.pop_front() {
             let actions = self.member.handle(UnixMillis(now), event);
-            actions.into_iter().for_each(|action| self.act(now, action));
+            for action in actions {
+                self.kill_after = self.kill_after.map(|more| more.saturating_sub(1));
+                if self.kill_after == Some(0) {
+                    return self.kill();
+                }
+                self.act(now, action);
+            }
         }
     }
 
@@ -303,8 +312,9 @@ impl Node {
     }
 
     /// The process is killed, its recordings with it, and begins anew with its journal and its disks.
-    pub(super) fn kill(&mut self) {
+    fn kill(&mut self) {
         self.kills += 1;
+        self.kill_after = None;
         self.begun_before_kill.extend(self.disks.keys().cloned());
         for name in std::mem::take(&mut self.running).into_keys() {
             let bytes = self.random.below(1 << 40);
