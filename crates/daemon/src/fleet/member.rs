@@ -346,7 +346,7 @@ impl Driver {
         while let Ok(result) = self.results.try_recv() {
             match result {
                 StoreResult::Written(write, outcome) => {
-                    self.handle(MemberEvent::Written { write, outcome })?
+                    self.handle(MemberEvent::Written { write, outcome })?;
                 }
                 StoreResult::LeaseEnded(lease) => self.handle(MemberEvent::LeaseEnded(lease))?,
                 StoreResult::Listed(_) if self.link != Link::Listing => {}

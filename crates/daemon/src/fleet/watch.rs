@@ -151,7 +151,7 @@ impl Watching {
             let Err(ended) = self.watch().await;
             let error = match ended {
                 Ended::Over => return,
-                Ended::Failed(why) if why == StoreProblem::Compacted => {
+                Ended::Failed(StoreProblem::Compacted) => {
                     self.next = None;
                     continue;
                 }

@@ -94,7 +94,8 @@ impl Keeper {
             }
             StoreJob::Delete { write, key } => {
                 let deleted = self.store.delete(&self.root.key(&key));
-                let outcome = deleted.map_or_else(failed, |_| WriteOutcome::Stored { revision: 0 });
+                let outcome =
+                    deleted.map_or_else(|error| failed(&error), |_| WriteOutcome::Stored { revision: 0 });
                 StoreResult::Written(write, outcome)
             }
             StoreJob::List(branches) => {
@@ -136,16 +137,16 @@ impl Keeper {
                     value: Box::new(decode(key, &present.value).map_err(|error| error.to_string())),
                 },
                 Ok(ConditionalWrite::Refused(None)) => WriteOutcome::Unknown,
-                Err(error) => failed(error),
+                Err(error) => failed(&error),
             };
         }
         let lease = match self.lease(lease) {
             Ok(lease) => lease,
-            Err(error) => return failed(error),
+            Err(error) => return failed(&error),
         };
         match self.store.put(&name, &bytes, lease) {
             Ok(at) => WriteOutcome::Stored { revision: revision(at) },
-            Err(error) => failed(error),
+            Err(error) => failed(&error),
         }
     }
 
@@ -223,8 +224,8 @@ pub(super) fn revision(revision: i64) -> u64 {
     u64::try_from(revision).unwrap_or(0)
 }
 
-fn failed(error: FleetStoreError) -> WriteOutcome {
-    if error.is_away() { WriteOutcome::Unknown } else { WriteOutcome::Refused { reason: text(&error) } }
+fn failed(error: &FleetStoreError) -> WriteOutcome {
+    if error.is_away() { WriteOutcome::Unknown } else { WriteOutcome::Refused { reason: text(error) } }
 }
 
 /// An error without its hint.
