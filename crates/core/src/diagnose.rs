@@ -38,6 +38,7 @@ mod bursts;
 mod case;
 mod clusters;
 mod hosts;
+mod microburst;
 mod network;
 mod odds;
 mod order;

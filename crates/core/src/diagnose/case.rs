@@ -147,6 +147,11 @@ impl Case {
     }
 }
 
+/// Points of the first flow without a silence before them.
+pub(super) fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Vec<&'a Point> {
+    case.points.iter().filter(|p| p.idle == 0.0 && p.flow == 0).filter(more).collect()
+}
+
 /// Where packets were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shares {

@@ -16,6 +16,7 @@
 
 mod cause;
 mod packets;
+mod points;
 #[cfg(test)]
 mod tests;
 
@@ -23,35 +24,22 @@ pub use cause::{CauseReport, DiagnosisHosts, EvenLosses, UdpDiagnosis};
 
 use super::client::{UdpClient, fit};
 use super::limit::{Bottleneck, LimitKind, headers};
-use super::point::{Burst, UdpPoint, UdpPointReport};
+use super::point::{UdpPoint, UdpPointReport};
 use super::search::{MtuHole, TestPath, finding, hole, limit_with, limited};
 use crate::probe::TestDirection;
 use cause::evidence;
 use packets::{PacketLimit, packet_limit};
+use points::{EACH, campaign, even, spacing};
 use skyhaul::peer::PeerError;
 use skyhaul_core::diagnose::{Cause, Finding, diagnose};
-use skyhaul_core::placement::Nanos;
 use skyhaul_core::units::display_rate;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Most packets of a point, which must all be kept, duplicates too.
-const MAX_POINT_PACKETS: u64 = 60_000;
-/// Length of each point but the first, of that of the first.
-const EACH: f64 = 0.4;
 /// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
 pub const DIAGNOSIS_PORTS: u16 = 13;
 /// Length of a point of one of the others, of that of the first, and the time between two of them, in which no bucket gets full.
 const PORT: (f64, Duration) = (0.06, Duration::from_millis(50));
-/// Packets of a burst, and how many bursts.
-const BURST: u32 = 64;
-const BURSTS: u64 = 20;
-/// Longest time of all bursts, of that of the first point, unless that is less than three.
-const BURSTS_TAKE: f64 = 2.0;
-/// Smaller packets, to tell a limit of packets from one of bits.
-const SMALL: u32 = 340;
-/// Packets per second of small packets that a receiver on any machine reads.
-const SMALL_PPS: f64 = 60_000.0;
 /// How much more than passes is offered: enough to lose, and half of it is not.
 const OVER: f64 = 1.6;
 
@@ -127,7 +115,7 @@ impl Campaign<'_> {
         let (offered, passes) = rates(&self.points);
         let base = if passes < 0.97 * offered { offered.min(OVER * passes) } else { offered };
         let pause = self.refill();
-        for point in campaign(&asked, base) {
+        for point in campaign(asked.size, asked.time, base) {
             if self.is_over() || offered <= 0.0 {
                 break;
             }
@@ -283,16 +271,6 @@ fn opposite(direction: TestDirection) -> TestDirection {
     }
 }
 
-fn even(size: u32, spacing_ps: u64, time: Duration) -> UdpPoint {
-    let even = UdpPoint::even(size, spacing_ps, time);
-    UdpPoint { packets: even.packets.min(MAX_POINT_PACKETS), only: Some(0), ..even }
-}
-
-/// Picoseconds between packets.
-fn spacing(pps: f64) -> u64 {
-    (1e12 / pps.max(0.1)) as u64
-}
-
 /// Packets per second that were sent in the first point, and that passed in the half that lost the most. Where nothing passes, a
 /// lower rate changes nothing.
 fn rates(points: &[UdpPointReport]) -> (f64, f64) {
@@ -300,32 +278,6 @@ fn rates(points: &[UdpPointReport]) -> (f64, f64) {
     let Some(first) = found.case.points.first() else { return (0.0, 0.0) };
     let mean = first.pps() * (1.0 - first.loss());
     (first.pps(), if first.received == 0 { first.pps() } else { first.delivered_pps.max(mean / 4.0) })
-}
-
-/// Fractions of a rate, small packets and bursts.
-fn campaign(asked: &DiagnosisOptions, pps: f64) -> Vec<UdpPoint> {
-    let size = asked.size;
-    let at = |size: u32, pps: f64| even(size, spacing(pps), asked.part(EACH));
-    let small = SMALL.min(size);
-    // The same bits in smaller packets.
-    let more = f64::from(size + 66) / f64::from(small + 66);
-    let period_ps = (f64::from(BURST) * 4e12 / pps.max(0.1)) as u64;
-    let bursts =
-        (Nanos::from(asked.part(BURSTS_TAKE)).0.saturating_mul(1000) / period_ps.max(1)).clamp(3, BURSTS);
-    let bursts = UdpPoint {
-        packets: u64::from(BURST) * bursts,
-        burst: Some(Burst { packets: BURST, period_ps: period_ps.max(1) }),
-        only: Some(0),
-        ..UdpPoint::even(size, 0, Duration::from_secs(10))
-    };
-    vec![
-        at(size, pps),
-        at(size, pps / 2.0),
-        at(size, pps / 4.0),
-        at(small, (pps * more).min(SMALL_PPS.max(pps))),
-        bursts,
-        at(size, pps / 8.0),
-    ]
 }
 
 /// Part of the confidence in a limit that remains if no test shows it.

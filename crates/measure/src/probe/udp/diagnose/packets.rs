@@ -4,7 +4,7 @@
 //! the same number of both sizes, and all of less.
 
 use super::cause::evidence;
-use super::{EACH, SMALL, SMALL_PPS, even, spacing};
+use super::points::{EACH, SMALL, SMALL_PPS, even, spacing};
 use crate::probe::TestDirection;
 use crate::probe::udp::point::UdpPointReport;
 use crate::probe::udp::search::TestPath;

@@ -14,6 +14,7 @@
 //! What ends are like here: a sender that is now and then held up and makes it up, a receiver whose interrupts come late, one of a
 //! thousand by up to a millisecond. No host loses anything, so nothing but the path is there to be named.
 
+use super::points::MAX_POINT_PACKETS;
 use super::*;
 use crate::probe::udp::losses::way;
 use crate::probe::udp::point::{
@@ -22,6 +23,7 @@ use crate::probe::udp::point::{
 };
 use crate::probe::udp::protocol::HostSummary;
 use crate::probe::udp::receiver::Exchange;
+use skyhaul_core::placement::Nanos;
 use skyhaul_io::fault::path::{self, Fate, Flow, Judge, Outcome, Packet, Path};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -553,7 +555,7 @@ fn a_campaign_has_fractions_small_packets_and_bursts_that_can_be_measured() {
         time: Duration::from_secs(1),
     };
     for (size, pps) in [(1472, 100_000.0), (64, 1e6), (8972, 0.1)] {
-        let points = campaign(&asked(size), pps);
+        let points = campaign(size, asked(size).time, pps);
         assert!(
             points.iter().all(|point| point.check().is_ok() && point.packets <= MAX_POINT_PACKETS),
             "{points:?}"
