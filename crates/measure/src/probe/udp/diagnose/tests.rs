@@ -562,7 +562,8 @@ fn a_campaign_has_fractions_small_packets_and_bursts_that_can_be_measured() {
         );
         assert!(points.iter().any(|point| point.burst.is_some()));
     }
-    let rates: Vec<f64> = campaign(&asked(1472), 10_000.0).iter().filter_map(UdpPoint::rate).collect();
+    let rates: Vec<f64> =
+        campaign(1472, asked(1472).time, 10_000.0).iter().filter_map(UdpPoint::rate).collect();
     assert!((rates[0] / rates[1] - 2.0).abs() < 1e-3 && (rates[0] / rates[5] - 8.0).abs() < 1e-3);
 }
 
