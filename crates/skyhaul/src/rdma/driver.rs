@@ -88,7 +88,7 @@ pub(super) struct Driver {
     sent_segments: Forwarded,
     sent_controls: Forwarded,
     ready: Vec<(RdmaTransmit, Damage)>,
-    scratch: Vec<u8>,
+    scratch: gather::Scratch,
     /// Why the kernel refused a connection's program, the last time.
     refused_program: Option<String>,
 }
@@ -119,7 +119,7 @@ impl Driver {
             sent_segments: Forwarded::default(),
             sent_controls: Forwarded::default(),
             ready: Vec::with_capacity(2 * BATCH),
-            scratch: Vec::new(),
+            scratch: gather::Scratch::default(),
             refused_program: None,
         })
     }

@@ -11,6 +11,29 @@ use skyhaul_io::udp::forward::Forwarded;
 use std::io::IoSlice;
 use std::ops::Range;
 
+/// Copies of what is sent. The memory stays, so that it is cleared only once.
+#[derive(Default)]
+pub(super) struct Scratch {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// So many bytes with any contents, behind those in use.
+    fn take(&mut self, length: usize) -> Range<usize> {
+        let from = self.used;
+        self.used += length;
+        if self.bytes.len() < self.used {
+            self.bytes.resize(self.used, 0);
+        }
+        from..self.used
+    }
+}
+
 /// Where a part of a datagram lies while it is sent.
 enum Piece {
     Scratch(Range<usize>),
@@ -40,24 +63,24 @@ impl Driver {
         let mut pieces: Vec<(Option<&[u8]>, Piece, RdmaTrailer)> = Vec::with_capacity(datagrams.len());
         for (transmit, damage) in datagrams {
             let payload = transmit.payload.map_or(Piece::Scratch(0..0), |slice| self.piece(slice));
-            let bytes = bytes_of(&self.memories, &self.scratch, &payload);
+            let bytes = bytes_of(&self.memories, &self.scratch.bytes, &payload);
             if *damage == Damage::NONE {
                 let trailer = transmit.trailer(bytes, crc32c::crc32c_append);
                 pieces.push((Some(&transmit.head), payload, trailer));
                 continue;
             }
             let whole = transmit.assemble(bytes);
-            let from = self.scratch.len();
-            self.scratch.extend_from_slice(&whole);
-            let kept = damage.apply(&mut self.scratch[from..]);
-            self.scratch.truncate(from + kept);
-            pieces.push((None, Piece::Scratch(from..from + kept), RdmaTrailer::default()));
+            let at = self.scratch.take(whole.len());
+            let copy = &mut self.scratch.bytes[at.clone()];
+            copy.copy_from_slice(&whole);
+            let kept = damage.apply(copy);
+            pieces.push((None, Piece::Scratch(at.start..at.start + kept), RdmaTrailer::default()));
         }
         let (mut slices, mut extents) =
             (Vec::with_capacity(3 * pieces.len()), Vec::with_capacity(pieces.len()));
         for (head, piece, trailer) in &pieces {
             let (first, mut bytes) = (slices.len(), 0);
-            let body = bytes_of(&self.memories, &self.scratch, piece);
+            let body = bytes_of(&self.memories, &self.scratch.bytes, piece);
             for part in [head.unwrap_or_default(), body, trailer.as_ref()] {
                 bytes += part.len();
                 if !part.is_empty() {
@@ -93,10 +116,9 @@ impl Driver {
                 Piece::Bytes(slice.memory as usize, start..start + length)
             }
             Some(Memory::Remote(memory)) => {
-                let from = self.scratch.len();
-                self.scratch.resize(from + length, 0);
-                memory.copy(slice.start, &mut self.scratch[from..]);
-                Piece::Scratch(from..from + length)
+                let at = self.scratch.take(length);
+                memory.copy(slice.start, &mut self.scratch.bytes[at.clone()]);
+                Piece::Scratch(at)
             }
             Some(Memory::Free) | None => Piece::Scratch(0..0),
         }
