@@ -129,3 +129,25 @@ fn a_desired_scan_outlives_the_store() {
     assert_eq!(scheduler.get("recorders/On/rec1/live"), None);
     drop(mh);
 }
+
+/// The station needs no fleet: what is wrong with its member's database is shown, and recording begins.
+#[test]
+fn a_damaged_database_of_the_member_keeps_no_station_from_recording() {
+    let site = Site::new(1);
+    let database = site.disks[0].join("station_fleet.db");
+    std::fs::write(&database, "not a database at all, and longer than the head of one".repeat(40)).unwrap();
+    let setup =
+        "[fleet]\nname = 'evn'\nstation = 'On'\nrecorder = 'rec1'\nendpoints = ['http://127.0.0.1:9']\n";
+    let serving = Serving::start(site, setup);
+    let fleet = wait_for("the reason in the status", || {
+        Some(fleet_of(&serving)).filter(|fleet| fleet["connected"] == false && fleet["problem"].is_string())
+    });
+    assert!(fleet["problem"].as_str().unwrap().contains("fleet database"), "{fleet}");
+    assert!(fleet["unwritten_keys"].is_null() && fleet["unpublished_scans"].is_null(), "{fleet}");
+    serving.call("station start n1").expect(0);
+    assert_eq!(serving.recording("n1")["name"], "n1");
+    serving.call("station stop n1");
+    // Once it is out of the way, the member begins.
+    std::fs::remove_file(&database).unwrap();
+    wait_for("the member to begin", || fleet_of(&serving)["unwritten_keys"].is_number().then_some(()));
+}

@@ -33,6 +33,7 @@ use skyhaul_core::hint::split;
 use skyhaul_core::station::{StartRequest, StationRefusal, StationRequest, UnixMillis};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,34 +63,38 @@ pub struct FleetMembership {
 }
 
 impl FleetMembership {
-    /// Makes a station a member of a fleet. It does not wait for the store. `disks` are those of the station.
+    /// Makes a station a member of a fleet. It waits neither for the store nor for the database: while that cannot be used, and after a bug
+    /// in the member, the station shows why, and records. `disks` are those of the station.
     ///
     /// # Errors
-    /// The store's options or the database cannot be used, or a thread cannot be started.
+    /// The store's options cannot be used, or a thread cannot be started.
     pub fn start(setup: FleetSetup, service: &Arc<StationService>, disks: &[PathBuf]) -> io::Result<Self> {
         let store = FleetStore::open(&setup.store).map_err(io::Error::other)?;
-        let journal = MemberJournal::open(&setup.database)?;
         let over = Arc::<AtomicBool>::default();
         let (seen, service, disks) = (Arc::clone(&over), Arc::clone(service), disks.to_vec());
         let run = move || {
-            let mut journal = journal;
+            let mut said = String::new();
             loop {
-                let recordings = Recordings::new(disks.clone(), None);
-                let run = Driver::start((setup.clone(), store.clone()), &service, recordings, journal);
-                match run.and_then(|mut driver| driver.run(&seen)) {
-                    Ok(()) => return,
-                    Err(error) => say!("the fleet is left for a moment: {error}"),
-                }
                 // From what the disk has: what was not written did not happen.
-                journal = loop {
-                    std::thread::sleep(RETRY_PAUSE);
-                    if seen.load(Ordering::SeqCst) {
-                        return;
-                    }
-                    if let Ok(journal) = MemberJournal::open(&setup.database) {
-                        break journal;
-                    }
+                let run = || {
+                    let journal = MemberJournal::open(&setup.database)?;
+                    let recordings = Recordings::new(disks.clone(), None);
+                    let of = (setup.clone(), store.clone());
+                    Driver::start(of, &service, recordings, journal)?.run(&seen)
                 };
+                // The station needs no fleet, and does not end with it.
+                let bug = |_| Err(io::Error::other("the member ended because of a bug in this program"));
+                let Err(error) = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(bug) else { return };
+                let why = error.to_string();
+                if why != said {
+                    say!("the fleet is left: {why}; tried again every {} s", RETRY_PAUSE.as_secs());
+                }
+                service.note_fleet_failure(names(&setup), &why);
+                said = why;
+                std::thread::sleep(RETRY_PAUSE);
+                if seen.load(Ordering::SeqCst) {
+                    return;
+                }
             }
         };
         let thread = std::thread::Builder::new().name("fleet-member".into()).spawn(run)?;
@@ -110,6 +115,11 @@ impl Drop for FleetMembership {
             let _ = thread.join();
         }
     }
+}
+
+/// Fleet, station and recorder.
+fn names(setup: &FleetSetup) -> [String; 3] {
+    [&setup.fleet, &setup.station, &setup.recorder].map(ToString::to_string)
 }
 
 /// How the member stands to the store.
@@ -253,10 +263,10 @@ impl Driver {
             _ => {}
         }
         self.service.note_fleet(FleetSigns {
-            names: [&self.setup.fleet, &self.setup.station, &self.setup.recorder].map(ToString::to_string),
+            names: names(&self.setup),
             problem: self.problem.clone(),
-            unwritten: status.unwritten,
-            unpublished_scans: status.unpublished_scans,
+            unwritten: Some(status.unwritten),
+            unpublished_scans: Some(status.unpublished_scans),
             schedule: status.schedule.map(|schedule| schedule.experiment.to_string()),
         });
     }

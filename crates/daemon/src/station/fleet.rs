@@ -6,6 +6,7 @@ use super::shared::{StationReply, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::StationRequest;
 use std::collections::BTreeSet;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// The host's clock, milliseconds since 1970.
@@ -41,5 +42,13 @@ impl StationService {
     /// Shows what its member knows.
     pub(crate) fn note_fleet(&self, signs: FleetSigns) {
         *lock(&self.shared.fleet) = Some(signs);
+    }
+
+    /// Shows that its member does not run, and why. What was known of it before remains.
+    pub(crate) fn note_fleet_failure(&self, names: [String; 3], why: &str) {
+        let mut signs = lock(&self.shared.fleet);
+        let signs = signs.get_or_insert_with(|| FleetSigns::new(names));
+        let since = signs.problem.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        signs.problem = Some((since, why.to_owned()));
     }
 }

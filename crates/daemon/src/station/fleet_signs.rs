@@ -16,15 +16,20 @@ pub(crate) struct FleetSigns {
     pub(crate) names: [String; 3],
     /// Why the store is away or does not take what is written, and since when.
     pub(crate) problem: Option<(Instant, String)>,
-    /// Keys that the store does not have yet.
-    pub(crate) unwritten: usize,
-    /// Closed scans that the store does not have yet.
-    pub(crate) unpublished_scans: u64,
+    /// Keys that the store does not have yet; unknown before the member has run.
+    pub(crate) unwritten: Option<usize>,
+    /// Likewise, closed scans that the store does not have yet.
+    pub(crate) unpublished_scans: Option<u64>,
     /// The experiment whose schedule is followed for the fleet.
     pub(crate) schedule: Option<String>,
 }
 
 impl FleetSigns {
+    /// Of a member that has not run yet.
+    pub(super) fn new(names: [String; 3]) -> Self {
+        Self { names, problem: None, unwritten: None, unpublished_scans: None, schedule: None }
+    }
+
     pub(in crate::station) fn json(&self) -> Value {
         let [fleet, station, recorder] = &self.names;
         json!({
