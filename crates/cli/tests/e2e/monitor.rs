@@ -82,10 +82,11 @@ fn a_server_that_is_away_is_a_line_and_back_another() {
     let mut monitor = Job::start(&line(&first, directory.path(), QUICK));
     until(&mut monitor, &path, 2, done);
     let (at, token) = (first.at.clone(), std::fs::read_to_string(&first.token).unwrap());
+    let key = std::fs::read_to_string(first.token.with_extension("key")).unwrap();
     first.stop();
     until(&mut monitor, &path, 2, |line| line["outcome"] == "away");
     let before = read(&path).iter().filter(|line| done(line)).count();
-    let again = Server::start_at(at.rsplit(':').next().unwrap(), Some(&token), "");
+    let again = Server::start_at(at.rsplit(':').next().unwrap(), Some((&token, &key)), "");
     until(&mut monitor, &path, before + 2, done);
     monitor.signal(Signal::INT);
     let report = monitor.finish().expect(0).json();

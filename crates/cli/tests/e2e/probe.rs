@@ -24,11 +24,14 @@ impl Server {
         Self::start_at("0", None, more)
     }
 
-    /// On this port, with this token, or a new one.
-    pub(crate) fn start_at(port: &str, known: Option<&str>, more: &str) -> Self {
+    /// On this port, with this token and key, or new ones.
+    pub(crate) fn start_at(port: &str, known: Option<(&str, &str)>, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token = directory.path().join("token");
-        known.iter().for_each(|text| std::fs::write(&token, text).unwrap());
+        if let Some((text, key)) = known {
+            std::fs::write(&token, text).unwrap();
+            std::fs::write(directory.path().join("token.key"), key).unwrap();
+        }
         let line = format!(
             "probe serve --listen 127.0.0.1 --port {port} --json --token-file {} {more}",
             token.display()
