@@ -21,7 +21,7 @@ from test_documents import PAGES
 PROGRAMS = pathlib.Path(__file__).parent / "typed"
 # What programs, and signatures of the package, import of each.
 UNTYPED = {
-    "dask": {"__init__": [], "distributed": ["Client"]},
+    "dask": {"__init__": [], "delayed": [], "distributed": ["Client"]},
     "matplotlib": {"__init__": [], "pyplot": [], "figure": ["Figure"], "axes": ["Axes"]},
     "h5py": {"__init__": ["File"]},
 }
