@@ -10,6 +10,7 @@ mod ledger;
 mod link;
 mod options;
 mod placing;
+mod scratch;
 mod streams;
 
 use super::kernel::{Hands, Kernel};
@@ -18,6 +19,7 @@ use crate::auth::{Cookies, random};
 use link::{Link, Opened};
 use options::{CONTROLS, SEGMENTS};
 pub(super) use options::{DriverOptions, profile};
+use scratch::Scratch;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{AddressProof, PlaceBytes, RdmaConfig, RdmaContext, RdmaEndpoint, RdmaTransmit};
 use skyhaul_io::fault::{Damage, Line};
@@ -88,7 +90,7 @@ pub(super) struct Driver {
     sent_segments: Forwarded,
     sent_controls: Forwarded,
     ready: Vec<(RdmaTransmit, Damage)>,
-    scratch: gather::Scratch,
+    scratch: Scratch,
     /// Why the kernel refused a connection's program, the last time.
     refused_program: Option<String>,
 }
@@ -119,7 +121,7 @@ impl Driver {
             sent_segments: Forwarded::default(),
             sent_controls: Forwarded::default(),
             ready: Vec::with_capacity(2 * BATCH),
-            scratch: gather::Scratch::default(),
+            scratch: Scratch::default(),
             refused_program: None,
         })
     }

@@ -11,29 +11,6 @@ use skyhaul_io::udp::forward::Forwarded;
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// Copies of what is sent. The memory stays, so that it is cleared only once.
-#[derive(Default)]
-pub(super) struct Scratch {
-    bytes: Vec<u8>,
-    used: usize,
-}
-
-impl Scratch {
-    fn clear(&mut self) {
-        self.used = 0;
-    }
-
-    /// So many bytes with any contents, behind those in use.
-    fn take(&mut self, length: usize) -> Range<usize> {
-        let from = self.used;
-        self.used += length;
-        if self.bytes.len() < self.used {
-            self.bytes.resize(self.used, 0);
-        }
-        from..self.used
-    }
-}
-
 /// Where a part of a datagram lies while it is sent.
 enum Piece {
     Scratch(Range<usize>),
