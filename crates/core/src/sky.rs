@@ -52,7 +52,7 @@ pub const MAX_DELAY_RATE: f64 = 1e-4;
 pub const MAX_FREQUENCY: f64 = 1e12;
 /// Highest sample rate, in Hz.
 pub const MAX_SAMPLE_RATE: u64 = 4_000_000_000;
-/// Samples of which the first has a number that is a multiple of this can be made alone.
+/// Samples can be made alone from any number on that is a multiple of this.
 pub const SKY_BLOCK: usize = 32;
 
 impl Sky {

@@ -188,7 +188,7 @@ const HELD: &str = "claims/buffer/JIVE";
 
 /// The process of a holder, started by the test below.
 #[test]
-#[ignore = "a part of another test"]
+#[ignore = "the process of a holder, which another test starts, stops and kills"]
 fn holder() {
     let endpoints: Vec<_> = std::env::var("FLEET_ENDPOINTS").unwrap().split(',').map(str::to_owned).collect();
     let store = open(&endpoints);

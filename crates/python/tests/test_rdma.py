@@ -384,7 +384,7 @@ async def test_reads_are_cancelled():
 async def cancelled_read(remote, out):
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(remote.aread(deadline=3600.0, out=out), 0.1)
-    # The connection goes on.
+    # The connection is still usable.
     assert len((await remote.aread(0, 10, deadline=8.0)).data) == 10
 
 

@@ -7,7 +7,7 @@ use super::outbox::Change;
 use super::value::{ClosedScan, FleetAlarm, FleetValue};
 use crate::station::UnixMillis;
 
-/// The alarm of a scan of which the store has another version.
+/// The alarm of a scan that the store has in another version.
 const CONFLICT_ALARM: &str = "fleet-scan-differs";
 
 impl FleetMember {

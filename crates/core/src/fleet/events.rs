@@ -113,7 +113,7 @@ pub enum StationFact {
     },
     /// A recording has ended.
     Closed(ClosedScan),
-    /// A recording has ended of which nothing is on the disks.
+    /// A recording has ended, and nothing of it is on the disks.
     Failed {
         /// Its name.
         recording: String,
@@ -167,8 +167,8 @@ pub enum StationAnswer {
 /// What happens to a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemberEvent {
-    /// First event of a run: the recordings that run, and the closed ones on the disks of which the journal has no
-    /// [`MemberRecord::Closed`].
+    /// First event of a run: the recordings that run, and the closed ones on the disks that have no [`MemberRecord::Closed`] in the
+    /// journal.
     Began {
         /// Names of recordings that run.
         active: Vec<String>,

@@ -197,7 +197,7 @@ fn a_desired_scan_is_begun_once_however_often_it_is_seen() {
     assert_eq!(again.start(), None);
     again.handle(at(4), MemberEvent::Connected(listing));
     assert_eq!(again.start(), None, "a restart repeats nothing");
-    assert_eq!(again.ack().0, AckState::Cut, "and says what became of it");
+    assert_eq!(again.ack().0, AckState::Cut, "and says how it ended");
 }
 
 #[test]

@@ -132,7 +132,7 @@ mod tests {
     use super::super::event::{MemorySlice, RemoteAddress};
     use super::*;
 
-    /// A Read of 1000 bytes of which these have arrived.
+    /// A Read of 1000 bytes, with these arrived.
     fn read(arrived: &[Range<u64>]) -> PendingRead {
         let wanted = RemoteRead {
             sink: MemorySlice { memory: 0, start: 0, length: 1000 },

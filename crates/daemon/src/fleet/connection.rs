@@ -29,7 +29,7 @@ use tonic::{Request, Response, Status};
 const MAX_ENDPOINTS: usize = 16;
 /// Maximum time of one attempt: so that another member can be asked before the deadline of the call.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause after all members have failed: the first, then doubled up to the second value.
+/// Pause after all members have failed: the first value, then each time twice as long, up to the second.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! Movers that race for claims on links, some of which are paused for longer than their lease and do not know it.
+//! Movers that race for claims on links, some of them paused for longer than their lease without knowing it.
 
 use super::store::{LeaseId, Store};
 use crate::random::Random;

@@ -206,7 +206,7 @@ impl Channel {
         Ok(self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?)
     }
 
-    /// Reads decrypted bytes that are here; 0: there are none.
+    /// Reads decrypted bytes that have arrived; returns 0 if there are none.
     pub(super) fn take(&mut self, into: &mut [u8]) -> Result<usize, PeerError> {
         match self.tls.reader().read(into) {
             Ok(0) => Err(PeerError::Closed(self.peer)),

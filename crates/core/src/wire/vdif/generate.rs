@@ -98,7 +98,7 @@ impl SkyFrames {
         Self { channels, payload, bytes: vec![0; frames * payload], first: 0, end: 0 }
     }
 
-    /// Make frames from `next` on, unless it is there; `made`: of which stream.
+    /// Make the frames of the stream `made` from `next` on, unless they are there.
     fn prepare(&mut self, next: u64, made: &Made) -> u64 {
         if next < self.first || next >= self.end {
             let (samples, threads) = (self.payload as u64 * 4, u64::from(made.threads));

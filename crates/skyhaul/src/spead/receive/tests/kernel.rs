@@ -353,7 +353,7 @@ fn a_sender_that_moves_to_another_socket_has_its_program_there() {
     assert_eq!((stats.total.packets, stats.total.rejects.total()), (next * 12, 0), "{stats:?}");
 }
 
-/// A socket that fails when it is told to.
+/// A socket that fails once the test sets its flag.
 struct Failing {
     source: UdpSource,
     fails: Arc<AtomicBool>,
@@ -376,7 +376,7 @@ impl Source for Failing {
     }
 }
 
-/// The socket at which a sender's heaps are placed fails: the sender is not silent, and has its program at the other socket, which goes on.
+/// The socket at which a sender's heaps are placed fails: the sender keeps sending, and has its program at the other socket, which still receives.
 #[test]
 fn a_socket_that_fails_gives_its_sender_to_another() {
     let stream = Stream::new(&StreamConfig { ring: 4096, ..timeless() });
