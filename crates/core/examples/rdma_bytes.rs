@@ -84,7 +84,7 @@ fn message(words: &[&str], random: &mut dyn FnMut() -> u64) -> Result<String, St
     let config = RdmaConfig {
         profile,
         datagram_bytes: number(datagram)? as u16,
-        crc: *crc == "1",
+        crc: (*crc == "1").then_some(true),
         ..RdmaConfig::default()
     };
     let mut context = RdmaContext { now: Nanos(1), random, proof: &Fixed, crc32c: crc32c_append };

@@ -140,7 +140,7 @@ impl RdmaServer {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (listen, regions, *, connections = None, duration = None, queue = 65536, faults = None,
-        packet = None, crc = false, buffer = None))]
+        packet = None, crc = None, buffer = None))]
     fn new(
         py: Python<'_>,
         listen: &str,
@@ -150,7 +150,7 @@ impl RdmaServer {
         #[pyo3(from_py_with = whole)] queue: usize,
         faults: Option<&str>,
         #[pyo3(from_py_with = whole)] packet: Option<u16>,
-        crc: bool,
+        crc: Option<bool>,
         #[pyo3(from_py_with = whole)] buffer: Option<u64>,
     ) -> PyResult<Self> {
         if queue == 0 {
@@ -298,7 +298,7 @@ impl RdmaClient {
     /// See `skyhaul.rdma.connect`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (to, *, faults = None, arrival_faults = None, packet = None, crc = false, buffer = None,
+    #[pyo3(signature = (to, *, faults = None, arrival_faults = None, packet = None, crc = None, buffer = None,
         stop = None))]
     fn new(
         py: Python<'_>,
@@ -306,7 +306,7 @@ impl RdmaClient {
         faults: Option<&str>,
         arrival_faults: Option<&str>,
         #[pyo3(from_py_with = whole)] packet: Option<u16>,
-        crc: bool,
+        crc: Option<bool>,
         #[pyo3(from_py_with = whole)] buffer: Option<u64>,
         stop: Option<&RdmaStop>,
     ) -> PyResult<Self> {

@@ -46,6 +46,8 @@ pub use service::RdmaService;
 pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
 
 #[cfg(test)]
+mod foreign_tests;
+#[cfg(test)]
 mod program_tests;
 #[cfg(test)]
 mod stream_tests;

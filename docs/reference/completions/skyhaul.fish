@@ -866,9 +866,10 @@ stage\t'This process, from trains of datagrams'
 bpf\t'A program in the kernel. If it cannot be loaded, the command fails and says what is missing'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l faults -d 'Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
+off\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l verify -d 'Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l crc -d 'Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged; frames over TCP always do'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
@@ -881,10 +882,11 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l duration -d 'Stop after this long' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l faults -d 'Inject faults into the segments that are sent (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
+off\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l pattern -d 'Write messages that verify themselves, through the region again and again'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l imm -d 'Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l crc -d 'Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged; frames over TCP always do'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l show-config -d 'Print the settings in force and where each comes from, then exit'
@@ -895,8 +897,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -s o -l output -d 'File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l faults -d 'Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
+off\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l crc -d 'Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged; frames over TCP always do'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l show-config -d 'Print the settings in force and where each comes from, then exit'

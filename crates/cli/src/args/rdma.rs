@@ -34,9 +34,21 @@ pub(crate) struct RdmaPathArgs {
     /// Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)
     #[arg(long, value_name = "BYTES", value_parser = from_to::<u16>(128, 65_507, "1472, or 8972 for jumbo frames"))]
     pub(crate) packet: Option<u16>,
-    /// Have each datagram carry a CRC-32C of all its bytes, and refuse those that are damaged; frames over TCP always do
-    #[arg(long)]
-    pub(crate) crc: bool,
+    /// Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", hide_possible_values = true)]
+    pub(crate) crc: Option<SwitchArg>,
+}
+
+impl RdmaPathArgs {
+    pub(crate) fn crc(&self) -> Option<bool> {
+        self.crc.map(|switch| matches!(switch, SwitchArg::On))
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SwitchArg {
+    On,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -40,7 +40,7 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
         verify: args.verify,
         faults: args.faults,
         datagram_bytes: args.path.packet,
-        crc: args.path.crc,
+        crc: args.path.crc(),
         tier: args.tier.into(),
     })?;
     let mut line = Progress::new(args.output.quiet);
@@ -173,7 +173,7 @@ fn writing(args: &RdmaWriteArgs) -> Result<Outcome> {
         duration: args.duration.map(|duration| duration.duration()),
         faults: args.faults,
         datagram_bytes: args.path.packet,
-        crc: args.path.crc,
+        crc: args.path.crc(),
     };
     let mut line = Progress::new(args.output.quiet);
     let report = write(&options, &StopFlag::from(interrupt.flag()), &mut |now| {
@@ -243,7 +243,7 @@ fn reading(args: &RdmaReadArgs) -> Result<Outcome> {
         deadline: args.deadline.duration(),
         faults: args.faults,
         datagram_bytes: args.path.packet,
-        crc: args.path.crc,
+        crc: args.path.crc(),
     };
     let is_piped = args.to.as_deref() == Some(Path::new("-"));
     ensure!(

@@ -37,8 +37,9 @@ pub struct RdmaConfig {
     pub queue: usize,
     /// Number of the newest datagrams of a connection that are tracked, to tell lost ones from late ones and duplicates: 64 to 2²⁴.
     pub datagrams: usize,
-    /// Ask for a CRC on every datagram (UC).
-    pub crc: bool,
+    /// Whether to ask for a CRC-32C on every datagram (UC) or FPDU (TCP). A connection has it if either end asks for it. `None`: in streams
+    /// only. Bare datagrams never have one.
+    pub crc: Option<bool>,
     /// Ask whether a silent peer is still there after this time; it is given up when three questions had no answer for this time
     /// each. `None`: never.
     pub keep_alive: Option<Nanos>,
@@ -52,7 +53,7 @@ pub struct RdmaConfig {
 }
 
 impl Default for RdmaConfig {
-    /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 256 Reads and 256 MiB of a peer at a time, 16 Reads of this side, 16 MiB a Read, 1024 operations, no CRC,
+    /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 256 Reads and 256 MiB of a peer at a time, 16 Reads of this side, 16 MiB a Read, 1024 operations, a CRC on TCP only,
     /// no keep-alive, retry after 50 ms, 5 s for a handshake, 200 ms linger.
     fn default() -> Self {
         Self {
@@ -69,7 +70,7 @@ impl Default for RdmaConfig {
             max_read_bytes: 16 << 20,
             queue: 1024,
             datagrams: 1024,
-            crc: false,
+            crc: None,
             keep_alive: None,
             retry: Nanos(50_000_000),
             handshake_timeout: Nanos(5_000_000_000),
@@ -80,6 +81,12 @@ impl Default for RdmaConfig {
 }
 
 impl RdmaConfig {
+    /// Whether this end asks for the CRC.
+    #[must_use]
+    pub fn asks_for_crc(&self) -> bool {
+        self.crc.unwrap_or(self.profile == RdmaProfile::Tcp)
+    }
+
     /// Checks that the limits are valid.
     ///
     /// # Errors

@@ -153,7 +153,7 @@ impl Connection {
             conn_id: self.id,
             datagram_bytes: config.datagram_bytes,
             ird: config.inbound_reads,
-            options: if self.path.has_crc || config.crc { OPTION_CRC } else { 0 },
+            options: if self.path.has_crc || config.asks_for_crc() { OPTION_CRC } else { 0 },
             next_psn: self.outbound.psn,
             next_msn: self.outbound.msn,
             ..UcControl::default()

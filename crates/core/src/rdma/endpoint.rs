@@ -167,8 +167,8 @@ impl RdmaEndpoint {
     }
 
     fn path(&self, to: SocketAddr, connection: u32, conn_id: u32) -> Path {
-        let RdmaConfig { profile, datagram_bytes, crc, .. } = self.config;
-        Path { profile, to, connection, conn_id, datagram_bytes, has_crc: crc }
+        let RdmaConfig { profile, datagram_bytes, .. } = self.config;
+        Path { profile, to, connection, conn_id, datagram_bytes, has_crc: self.config.asks_for_crc() }
     }
 
     /// Asks a peer for a connection (UC; TCP, where its stream is open already). It ends as [`RdmaEvent::Connected`] or [`RdmaEvent::Closed`] by `deadline`.

@@ -21,7 +21,7 @@ pub struct RdmaTransmit {
     pub head: Vec<u8>,
     /// The payload, where it lies in memory.
     pub payload: Option<MemorySlice>,
-    /// Zero bytes after the payload (FPDU).
+    /// Zero bytes after the payload (FPDU): its pad, and the field of a CRC that neither end asked for.
     pub pad: usize,
     /// Whether a CRC-32C of all these bytes follows, least significant byte first.
     pub has_crc: bool,
@@ -32,7 +32,7 @@ pub struct RdmaTransmit {
 /// Bytes behind the payload, at most: the pad of an FPDU and a CRC.
 const MAX_TRAILER: usize = 3 + CRC_BYTES;
 
-/// What follows the payload of an [`RdmaTransmit`]: pad and CRC.
+/// What follows the payload of an [`RdmaTransmit`]: pad, and CRC or the field for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RdmaTrailer {
     bytes: [u8; MAX_TRAILER],
@@ -211,6 +211,9 @@ impl Outbound {
         if path.profile == RdmaProfile::Tcp {
             head.extend((segment as u16).to_be_bytes());
             pad = (segment + 2).next_multiple_of(4) - segment - 2;
+            if !path.has_crc {
+                pad += CRC_BYTES;
+            }
         }
         head.extend(ddp);
         head.extend(short);
@@ -220,7 +223,7 @@ impl Outbound {
             head,
             payload,
             pad,
-            has_crc: path.profile == RdmaProfile::Tcp || is_uc && path.has_crc,
+            has_crc: path.profile != RdmaProfile::Bare && path.has_crc,
             is_control: false,
         };
         let mut done = None;

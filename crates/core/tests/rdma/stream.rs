@@ -359,3 +359,41 @@ fn depths_of_reads_are_agreed_where_the_request_has_them() {
         assert_eq!(stream.ends[SERVER].may_read(id), ird.is_none());
     }
 }
+
+/// RFC 5044, 7.1.1: the CRC is used if either end asks for it.
+#[test]
+fn a_stream_has_a_crc_unless_neither_end_asks_for_one() {
+    for asked in [
+        (Some(false), Some(false)),
+        (Some(true), Some(false)),
+        (Some(false), Some(true)),
+        (None, Some(false)),
+    ] {
+        let mut stream = Stream::new(RdmaConfig { crc: asked.1, ..CONFIG() });
+        stream.ends[CLIENT] = RdmaEndpoint::new(RdmaConfig { crc: asked.0, ..CONFIG() });
+        let stag = stream
+            .with(SERVER, |e, c| {
+                e.register(slice(0, 4096), RegionRights { read: true, write: true, invalidate: false }, c)
+            })
+            .unwrap();
+        stream.ask();
+        let [client, server] = stream.ids.map(Option::unwrap);
+        stream.with(SERVER, |e, c| e.accept(server, b"", c)).unwrap();
+        stream.pass(SERVER, true);
+        let to = RemoteAddress { stag, offset: 0 };
+        let write = RemoteWrite { source: slice(0, 41), to, immediate: None, is_solicited: false };
+        stream.with(CLIENT, |e, _| e.write(client, write)).unwrap();
+        let mut frame = stream.bytes(CLIENT);
+        let field = frame.len() - 4;
+        let has_crc = asked != (Some(false), Some(false));
+        assert_eq!(frame[field..] != [0; 4], has_crc, "{asked:?}");
+        // The field of a CRC that nobody asked for may hold anything; a CRC that somebody asked for is looked at.
+        frame[field] ^= 1;
+        stream.deliver(SERVER, &frame, false);
+        let is_placed = stream.memory[SERVER][..41] == stream.memory[CLIENT][..41];
+        assert_eq!(is_placed, !has_crc, "{asked:?}");
+        let refused = stream.ends[SERVER].counts().refused.get(RdmaRefusal::BadChecksum);
+        assert_eq!(refused, u64::from(has_crc), "{asked:?}");
+        stream.counts();
+    }
+}

@@ -98,7 +98,7 @@ class RdmaServer:
         queue: int = 65536,
         faults: str | None = None,
         packet: int | None = None,
-        crc: bool = False,
+        crc: bool | None = None,
         buffer: int | None = None,
     ) -> Self: ...
     @property
@@ -142,7 +142,7 @@ class RdmaClient:
         faults: str | None = None,
         arrival_faults: str | None = None,
         packet: int | None = None,
-        crc: bool = False,
+        crc: bool | None = None,
         buffer: int | None = None,
         stop: RdmaStop | None = None,
     ) -> Self: ...

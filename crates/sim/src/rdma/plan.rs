@@ -133,7 +133,7 @@ pub(super) fn drawn(random: &mut Random) -> (Faults, RdmaConfig) {
         inbound_read_bytes: random.pick(&[8000, 1 << 20]),
         outbound_reads: 8,
         // Bits flip only where something finds it; else the checksum of UDP has dropped the datagram.
-        crc: corrupt > 0.0 || random.chance(0.3),
+        crc: Some(corrupt > 0.0 || random.chance(0.3)),
         keep_alive: random.chance(0.5).then_some(Nanos(500_000_000)),
         ..RdmaConfig::default()
     };

@@ -330,7 +330,7 @@ impl World {
             && let Ok(RdmaDatagram::Segment(segment)) = RdmaDatagram::read(RdmaProfile::Uc, datagram)
             && let Some(shim) = segment.shim.filter(|shim| Some(shim.conn_id) == self.connection[SERVER])
             // A flipped bit may say that there is no CRC.
-            && (shim.crc == 1) == self.config.crc
+            && (shim.crc == 1) == self.config.asks_for_crc()
         {
             self.segments_seen.insert(shim.psn);
         }

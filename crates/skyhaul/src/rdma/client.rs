@@ -40,8 +40,8 @@ pub struct RdmaClientOptions {
     pub leaving: Option<Faults>,
     /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
     pub datagram_bytes: Option<u16>,
-    /// Ask for a CRC on every datagram.
-    pub crc: bool,
+    /// Whether to ask for a CRC on every datagram or frame; `None`: on frames over TCP.
+    pub crc: Option<bool>,
 }
 
 /// How bytes are written.
@@ -90,7 +90,7 @@ struct Connected {
 /// let serve = ServeOptions::new("rdma+udp://127.0.0.1:0".parse()?, vec!["vis:4KiB:read,write".parse()?]);
 /// let service = RdmaService::start(serve, 16)?;
 /// let to = format!("rdma+udp://{}/vis", service.local()).parse()?;
-/// let options = RdmaClientOptions { to, arriving: None, leaving: None, datagram_bytes: None, crc: false };
+/// let options = RdmaClientOptions { to, arriving: None, leaving: None, datagram_bytes: None, crc: None };
 /// let (client, stop) = (RdmaClient::connect(options, &StopFlag::default())?, StopFlag::default());
 /// let how = ClientWrite { offset: 100, message_bytes: 4096, immediate: true, rate: 0 };
 /// client.write(Arc::new(*b"visibilities"), &how, &stop)?;

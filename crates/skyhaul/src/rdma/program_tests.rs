@@ -18,7 +18,7 @@ fn service(regions: &[&str]) -> RdmaService {
 fn client(service: &RdmaService, region: &str, faults: [Option<&str>; 2]) -> RdmaClient {
     let [leaving, arriving] = faults.map(|text| text.map(|text| text.parse().unwrap()));
     let to = format!("rdma+udp://{}/{region}", service.local()).parse().unwrap();
-    let options = RdmaClientOptions { to, arriving, leaving, datagram_bytes: Some(1472), crc: false };
+    let options = RdmaClientOptions { to, arriving, leaving, datagram_bytes: Some(1472), crc: None };
     RdmaClient::connect(options, &StopFlag::default()).unwrap()
 }
 

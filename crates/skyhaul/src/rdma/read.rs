@@ -45,8 +45,8 @@ pub struct RdmaReadOptions {
     pub faults: Option<Faults>,
     /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
     pub datagram_bytes: Option<u16>,
-    /// Ask for a CRC on every datagram.
-    pub crc: bool,
+    /// Whether to ask for a CRC on every datagram or frame; `None`: on frames over TCP.
+    pub crc: Option<bool>,
 }
 
 /// How far a reader is.

@@ -55,8 +55,8 @@ pub struct ServeOptions {
     pub faults: Option<Faults>,
     /// Longest datagram of answers to Reads, if the path carries less than its peers ask for.
     pub datagram_bytes: Option<u16>,
-    /// Ask for a CRC on every datagram.
-    pub crc: bool,
+    /// Whether to ask for a CRC on every datagram or frame; `None`: on frames over TCP.
+    pub crc: Option<bool>,
     /// Who places Writes.
     pub tier: PlacementTier,
 }
@@ -88,7 +88,7 @@ impl ServeOptions {
             verify: false,
             faults: None,
             datagram_bytes: None,
-            crc: false,
+            crc: None,
             tier: PlacementTier::Stage,
         }
     }
@@ -377,7 +377,7 @@ impl RdmaServer {
             "stage: faults are injected into what this process reads".to_owned()
         } else if self.driver.is_stream() {
             self.driver.placing()
-        } else if self.options.crc {
+        } else if self.options.crc == Some(true) {
             "stage: the program in the kernel computes no CRC".to_owned()
         } else {
             self.driver.placing()
@@ -425,7 +425,7 @@ fn check(options: &ServeOptions) -> io::Result<bool> {
         }
         return Ok(false);
     }
-    let may_place = options.faults.is_none() && !options.crc;
+    let may_place = options.faults.is_none() && options.crc != Some(true);
     if options.tier == PlacementTier::Bpf && !may_place {
         let hint = Hint("leave out --tier bpf");
         return Err(wrong(format!("the kernel places neither what has a CRC nor with --faults{hint}")));

@@ -42,7 +42,7 @@ fn to(address: &RdmaAddress) -> RdmaWriteOptions {
         duration: None,
         faults: None,
         datagram_bytes: None,
-        crc: false,
+        crc: None,
     }
 }
 
@@ -53,7 +53,7 @@ fn from(address: &RdmaAddress) -> RdmaReadOptions {
         deadline: Duration::from_secs(20),
         faults: None,
         datagram_bytes: None,
-        crc: false,
+        crc: None,
     }
 }
 
@@ -127,7 +127,7 @@ fn a_program_writes_and_is_given_the_immediate_data_behind_the_write() {
         RdmaService::start(ServeOptions::new(listen, vec!["vis:4KiB:read,write".parse().unwrap()]), 16)
             .unwrap();
     let to = service.address("vis");
-    let options = RdmaClientOptions { to, arriving: None, leaving: None, datagram_bytes: None, crc: false };
+    let options = RdmaClientOptions { to, arriving: None, leaving: None, datagram_bytes: None, crc: None };
     let (client, stop) = (RdmaClient::connect(options, &StopFlag::default()).unwrap(), StopFlag::default());
     let how = ClientWrite { offset: 100, message_bytes: 4096, immediate: true, rate: 0 };
     client.write(Arc::new(*b"visibilities"), &how, &stop).unwrap();

@@ -23,7 +23,7 @@ fn options(regions: &[&str]) -> ServeOptions {
         verify: true,
         faults: None,
         datagram_bytes: None,
-        crc: false,
+        crc: None,
         tier: PlacementTier::Auto,
     }
 }
@@ -52,7 +52,7 @@ fn to(address: &RdmaAddress) -> RdmaWriteOptions {
         duration: None,
         faults: None,
         datagram_bytes: Some(8972),
-        crc: false,
+        crc: None,
     }
 }
 
@@ -63,7 +63,7 @@ fn from(address: &RdmaAddress) -> RdmaReadOptions {
         deadline: Duration::from_secs(20),
         faults: None,
         datagram_bytes: Some(8972),
-        crc: false,
+        crc: None,
     }
 }
 
@@ -74,7 +74,7 @@ fn write_to(options: &RdmaWriteOptions) -> std::io::Result<RdmaWriteReport> {
 #[test]
 fn what_is_written_is_there_and_verified() {
     for crc in [false, true] {
-        let (address, _, run) = serve(ServeOptions { crc, ..options(&["vis:1MiB:write"]) }, "vis");
+        let (address, _, run) = serve(ServeOptions { crc: Some(crc), ..options(&["vis:1MiB:write"]) }, "vis");
         let written = write_to(&to(&address)).unwrap();
         let served = run.join().unwrap();
         assert_eq!((written.messages, written.bytes), (40, 40 * MESSAGE));

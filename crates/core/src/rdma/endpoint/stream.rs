@@ -68,6 +68,7 @@ impl RdmaEndpoint {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.deadline = Some(deadline);
         connection.is_enhanced = request.enhanced.is_some();
+        connection.path.has_crc |= request.frame.crc == 1;
         if let Some(depths) = request.enhanced {
             connection.peer_reads = depths.ird;
         }
@@ -92,6 +93,7 @@ impl RdmaEndpoint {
             _ => return,
         };
         said.private = connection.private.clone();
+        said.frame.crc = u16::from(connection.path.has_crc);
         if connection.is_enhanced {
             said.frame.revision = 2;
             let depth = |reads: usize| reads.min(0x3FFF) as u16;
@@ -114,16 +116,16 @@ impl RdmaEndpoint {
         context: &mut RdmaContext<'_>,
     ) -> Option<PlaceBytes> {
         let now = context.now;
-        let why = match self.connections.get(&id).map(|connection| connection.state) {
+        let why = match self.connections.get(&id).map(|one| (one.state, one.path.has_crc)) {
             None => return self.count(Err(RdmaRefusal::UnknownConnection)),
-            Some(State::Asking) => {
+            Some((State::Asking, _)) => {
                 let fate = self.replied(id, frame, now);
                 if fate.is_err() {
                     self.end(id, ClosedBy::Broken, now);
                 }
                 return self.count(fate);
             }
-            Some(_) => match mpa::unframed_with(frame, context.crc32c) {
+            Some((_, has_crc)) => match mpa::unframed_with(frame, has_crc.then_some(context.crc32c)) {
                 Ok(Some((segment, taken))) if taken == frame.len() => {
                     let place = self.handle_segment(id, segment, context)?;
                     let from = place.from.start + mpa::LENGTH_BYTES..place.from.end + mpa::LENGTH_BYTES;
@@ -150,6 +152,7 @@ impl RdmaEndpoint {
         }
         let connection = self.connection(id)?;
         connection.hear(now);
+        connection.path.has_crc |= reply.frame.crc == 1;
         if let Some(depths) = reply.enhanced {
             connection.peer_reads = depths.ird;
         }

@@ -4,7 +4,8 @@
 //!   connect  key (16) │ M C R S, revision │ length │ private data       FPDU  length (2) │ segment │ pad to 4 │ CRC-32C
 //! ```
 //!
-//! Markers are refused: a peer that asks for them is answered with a rejection. The CRC is always asked for.
+//! Markers are refused: a peer that asks for them is answered with a rejection. The field of the CRC is always there; if neither end asks
+//! for the CRC, it is sent as zero and not looked at (RFC 5044, 7.1.1).
 
 use super::refusal::RdmaRefusal;
 use crate::wire::crc32c::{Crc32cAppend, crc32c, crc32c_append};
@@ -177,14 +178,17 @@ pub fn fpdu(segment: &[u8]) -> Option<Vec<u8>> {
 /// [`RdmaRefusal::WrongSize`] for an empty one, [`RdmaRefusal::BadChecksum`]. After either, the stream cannot be read
 /// any further (RFC 5044, 8).
 pub fn unframed(stream: &[u8]) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
-    unframed_with(stream, crc32c_append)
+    unframed_with(stream, Some(crc32c_append))
 }
 
-/// As [`unframed`], with the caller's CRC-32C.
+/// As [`unframed`], with the caller's CRC-32C. `None`: the connection has no CRC, and its field is not looked at.
 ///
 /// # Errors
 /// Those of [`unframed`].
-pub fn unframed_with(stream: &[u8], crc32c: Crc32cAppend) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
+pub fn unframed_with(
+    stream: &[u8],
+    crc32c: Option<Crc32cAppend>,
+) -> Result<Option<(&[u8], usize)>, RdmaRefusal> {
     let Some((length, _)) = stream.split_first_chunk::<2>() else { return Ok(None) };
     let end = 2 + usize::from(u16::from_be_bytes(*length));
     if end == 2 {
@@ -192,7 +196,7 @@ pub fn unframed_with(stream: &[u8], crc32c: Crc32cAppend) -> Result<Option<(&[u8
     }
     let padded = end.next_multiple_of(4);
     let Some(crc) = stream.get(padded..padded + CRC_BYTES) else { return Ok(None) };
-    if crc_octets(crc32c(0, &stream[..padded])) != crc {
+    if crc32c.is_some_and(|crc32c| crc_octets(crc32c(0, &stream[..padded])) != crc) {
         return Err(RdmaRefusal::BadChecksum);
     }
     Ok(Some((&stream[2..end], padded + CRC_BYTES)))

@@ -150,7 +150,7 @@ pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Resu
             arriving: None,
             leaving: None,
             datagram_bytes: Some(DATAGRAM_BYTES),
-            crc: false,
+            crc: None,
         },
         &options.stop,
     )?;

@@ -134,7 +134,7 @@ pub(super) fn writes(
             duration: Some(options.time),
             faults,
             datagram_bytes: Some(DATAGRAM_BYTES),
-            crc: false,
+            crc: None,
         };
         write(&how, &options.stop, &mut |_| {})
     })?;
@@ -180,7 +180,7 @@ pub(super) fn reads(
             arriving,
             leaving: None,
             datagram_bytes: Some(DATAGRAM_BYTES),
-            crc: false,
+            crc: None,
         };
         let client = RdmaClient::connect(how, &options.stop)?;
         let (began, mut run, mut longest) = (Instant::now(), RdmaBenchRun::default(), 0.0_f64);

@@ -212,7 +212,7 @@ def connect(
     faults: str | None = None,
     arrival_faults: str | None = None,
     packet: int | None = None,
-    crc: bool = False,
+    crc: bool | None = None,
     buffer: int | None = None,
 ) -> RemoteRegion:
     """Connect to a region, `rdma+udp://10.0.0.7:7000/vis`: for `with`.
@@ -221,7 +221,7 @@ def connect(
     |---|---|
     | `faults`, `arrival_faults` | of segments that leave, and of datagrams that arrive, for tests: `"loss=0.01,seed=7"` |
     | `packet` | longest datagram; None: as the path carries, at most 8972 bytes |
-    | `crc` | ask for a checksum in each datagram |
+    | `crc` | ask for a checksum in each datagram or frame; `None`: in frames over TCP |
     | `buffer` | bytes of the socket's receive buffer |
 
     TimeoutError if nobody answers within 5 s, ConnectionRefusedError if there is no such region.

@@ -141,7 +141,7 @@ class Server(Awaited[Written | Lost]):
     | `queue` | messages that wait to be taken; further ones are counted (`not_queued` of the report) |
     | `faults` | of datagrams that arrive (UDP), for tests: `"loss=0.01,seed=7"` |
     | `packet` | longest datagram of answers to Reads |
-    | `crc` | ask for a checksum in each datagram |
+    | `crc` | ask for a checksum in each datagram or frame; `None`: in frames over TCP |
     | `buffer` | bytes of the socket's buffer |
 
         >>> with Server("127.0.0.1:0", "vis:1MiB:read,write") as server:
@@ -158,7 +158,7 @@ class Server(Awaited[Written | Lost]):
         queue: int = 65536,
         faults: str | None = None,
         packet: int | None = None,
-        crc: bool = False,
+        crc: bool | None = None,
         buffer: int | None = None,
     ) -> None:
         self._waiting = []

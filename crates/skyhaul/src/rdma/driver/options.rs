@@ -42,7 +42,7 @@ impl DriverOptions {
     pub(in crate::rdma) fn of_client(
         to: &RdmaAddress,
         datagram: Option<u16>,
-        crc: bool,
+        crc: Option<bool>,
         stop: &StopFlag,
     ) -> io::Result<DriverOptions> {
         let config = RdmaConfig {
