@@ -555,3 +555,57 @@ fn a_copy_between_servers_that_fails_is_told_and_removed() {
     wait_for("the connection to be closed", || peer.heads().contains(&"closed".to_owned()).then_some(()));
     assert_eq!(peer.count("DELETE"), 1, "{:?}", peer.heads());
 }
+
+/// A server that copies from itself answers at once, without markers (RFC 4918, 9.8.5).
+#[test]
+fn a_server_copies_from_itself() {
+    let (server, token) = with_token(INSIDE);
+    let here = Here::new();
+    std::fs::write(here.at("t"), &token).unwrap();
+    let data = bytes(70_000);
+    server.ask("PUT /exp/f", &[&format!("Authorization: Bearer {token}")], &data).expect(201);
+    let at = format!("http://{}/exp", server.address);
+    let line = format!("{at}/f {at}/g --third-party --token-file @/t --source-token-file @/t");
+    let report = here.copy(&line, 0);
+    assert_eq!((number(&report["files"]), number(&report["moved_bytes"])), (1, 70_000), "{report}");
+    assert!(report["unchecked"].is_null(), "{report}");
+    std::fs::write(server.root.join("g"), b"other").unwrap();
+    here.copy(&format!("{line} --exists replace"), 0);
+    assert!(std::fs::read(server.root.join("g")).unwrap() == data);
+}
+
+/// Each server gives one digest. Where the two are of different algorithms, each is asked for that of the other.
+#[test]
+fn digests_of_two_algorithms_are_compared() {
+    let here = Here::new();
+    let source = Peer::start(|head| match head.starts_with("PROPFIND") {
+        true => Act::Say(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        false => Act::Say(object(head, "Content-Length: 5\r\nDigest: crc32c=AAAABQ==\r\n", &[7; 5])),
+    });
+    for (crc32c, is_same) in [("AAAABQ==", true), ("AAAABg==", false)] {
+        let begun = AtomicUsize::new(0);
+        let peer = Peer::start(move |head| match head.split(' ').next().unwrap() {
+            "COPY" => {
+                begun.store(1, Ordering::Relaxed);
+                Act::End(b"HTTP/1.1 201 Created\r\n\r\nsuccess: Created".to_vec())
+            }
+            "HEAD" if begun.load(Ordering::Relaxed) > 0 => {
+                let is_wanted = head.to_ascii_lowercase().contains("\r\nwant-digest: crc32c\r\n");
+                let digest =
+                    if is_wanted { format!("crc32c={crc32c}") } else { "adler32=00000007".to_owned() };
+                Act::Say(
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDigest: {digest}\r\n\r\n").into_bytes(),
+                )
+            }
+            "DELETE" => Act::Say(b"HTTP/1.1 204 Gone\r\n\r\n".to_vec()),
+            _ => Act::Say(b"HTTP/1.1 404 None\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        });
+        let line = format!("{} {} --third-party --mode pull", source.url(), peer.url());
+        let report = here.copy(&line, i32::from(!is_same));
+        if is_same {
+            assert!(report["unchecked"].is_null(), "{report}");
+        } else {
+            assert!(error(&report).contains("CHECKSUM MISMATCH: crc32c=AAAABQ=="), "{report}");
+        }
+    }
+}

@@ -79,6 +79,11 @@ impl RemoteReply {
         self.headers.get(name)?.to_str().ok()
     }
 
+    /// Its head says that it has no body.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
     /// Its body, on its connection.
     pub(crate) fn into_body(self) -> RemoteBody {
         RemoteBody { body: self.body, open: self.open }

@@ -8,7 +8,6 @@
 //! are equal, as far as both give them. Ctrl-C closes the connection of COPY, which ends it; what a server has left of a file that was not there
 //! before is removed.
 
-use super::download::digest_numbers;
 use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
 use super::{SETTLE_TIME, WebClient, begin_error, fetch_error};
@@ -163,16 +162,17 @@ impl Between<'_> {
         Ok((listing.files.into_iter().map(pair).collect(), directories, listing.temporary_names))
     }
 
-    /// What a server has at a URL; `None`: nothing.
+    /// What a server has at a URL, with one of the digests wanted; `None`: nothing.
     fn has(
         client: &WebClient,
         side: &'static str,
         url: &RemoteUrl,
+        wanted: &'static str,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<Has>, FetchError> {
         client.retried(is_over, &mut || {
             let mut session = client.session(url, side);
-            match client.wait(find(&mut session, None, WANTED), HEAD_TIMEOUT, is_over)? {
+            match client.wait(find(&mut session, None, wanted), HEAD_TIMEOUT, is_over)? {
                 Ok(found) => {
                     client.put_back(session);
                     Ok(Some(Has { size: found.version.size, digests: found.digests }))
@@ -185,13 +185,13 @@ impl Between<'_> {
 
     fn file(&self, pair: &Pair, is_over: &dyn Fn() -> bool) -> Result<Ended, FetchError> {
         let missing = || FetchError::Final("No such file or directory at the source".to_owned());
-        let source = Self::has(self.source, "source", &pair.source, is_over)?.ok_or_else(missing)?;
+        let source = Self::has(self.source, "source", &pair.source, WANTED, is_over)?.ok_or_else(missing)?;
         let bytes = source.size.unwrap_or(0);
-        let before = Self::has(self.destination, "destination", &pair.destination, is_over)?;
+        let before = Self::has(self.destination, "destination", &pair.destination, WANTED, is_over)?;
         if let Some(before) = &before {
             match self.order.exists {
                 Exists::Skip => return Ok(Ended::Kept { bytes }),
-                Exists::Fail if equal(&source, before).is_ok_and(|checked| checked.is_some()) => {
+                Exists::Fail if self.equal(pair, &source, before, is_over).is_ok_and(|checked| checked) => {
                     return Ok(Ended::Kept { bytes });
                 }
                 Exists::Fail => {
@@ -204,15 +204,13 @@ impl Between<'_> {
         let begun = AtomicBool::new(false);
         let copied = self.copy(pair, &begun, is_over);
         let checked = copied.and_then(|()| {
-            let now = Self::has(self.destination, "destination", &pair.destination, is_over)?;
+            let now = Self::has(self.destination, "destination", &pair.destination, WANTED, is_over)?;
             let missing =
                 || FetchError::Final("the copy succeeded, and the destination has no such file".to_owned());
-            equal(&source, &now.ok_or_else(missing)?).map_err(FetchError::Final)
+            self.equal(pair, &source, &now.ok_or_else(missing)?, is_over)
         });
         match checked {
-            Ok(checked) => {
-                Ok(Ended::Copied { bytes, resumed: 0, crc32c: None, is_checked: checked.is_some() })
-            }
+            Ok(is_checked) => Ok(Ended::Copied { bytes, resumed: 0, crc32c: None, is_checked }),
             Err(error) => {
                 // What is there after a refusal is somebody else's.
                 if before.is_none() && begun.load(Ordering::Relaxed) {
@@ -223,11 +221,40 @@ impl Between<'_> {
         }
     }
 
+    /// Whether both servers have the same, and a digest says so. Each gives one digest: where these are of two algorithms, each server in
+    /// turn is asked for that of the other.
+    fn equal(
+        &self,
+        pair: &Pair,
+        source: &Has,
+        there: &Has,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<bool, FetchError> {
+        if equal(source, there).map_err(FetchError::Final)? {
+            return Ok(true);
+        }
+        let turns = [
+            (self.destination, "destination", &pair.destination, &source.digests),
+            (self.source, "source", &pair.source, &there.digests),
+        ];
+        for (client, side, url, digests) in turns {
+            let Some(algorithm) = digests.algorithms().next() else { return Ok(false) };
+            let has = Self::has(client, side, url, algorithm.name(), is_over)?;
+            let missing = || FetchError::Final(format!("No such file or directory at the {side}"));
+            let has = has.ok_or_else(missing)?;
+            let (source, there) = if side == "source" { (&has, there) } else { (source, &has) };
+            if equal(source, there).map_err(FetchError::Final)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Removes what a copy that failed has left of a file that was not there before. What is larger than the source, another client has put there.
     fn clean(&self, pair: &Pair, source: Option<u64>) {
         let never = || false;
         std::thread::sleep(SETTLE_TIME);
-        let there = Self::has(self.destination, "destination", &pair.destination, &never);
+        let there = Self::has(self.destination, "destination", &pair.destination, WANTED, &never);
         let Ok(Some(Has { size, .. })) = there else { return };
         if size.zip(source).is_some_and(|(there, source)| there > source) {
             return;
@@ -287,8 +314,11 @@ impl Between<'_> {
         begun.store(true, Ordering::Relaxed);
         let reply = active.wait(session.ask(method, &head), COPY_TIMEOUT, is_over)?;
         let reply = reply.map_err(|failure| fetch_error(&failure))?;
-        begun.store((200..=202).contains(&reply.status.as_u16()), Ordering::Relaxed);
+        let is_begun = matches!(reply.status.as_u16(), 200..=202 | 204);
+        begun.store(is_begun, Ordering::Relaxed);
         match reply.status.as_u16() {
+            // It has copied already, as it does from itself (RFC 4918, 9.8.5): size and digest are compared next.
+            201 | 204 if reply.is_empty() => Ok(Ok(())),
             200..=202 => self.follow(active, reply, is_over).map(Ok),
             // Not a method of it, as XRootD says without its plug-in, or as others say.
             400 | 405 | 501 => {
@@ -357,19 +387,20 @@ impl Between<'_> {
     }
 }
 
-/// Whether two servers have the same, as far as both say it: a value of a digest that is the same, if there is one.
-fn equal(source: &Has, there: &Has) -> Result<Option<u32>, String> {
-    if let (Some(expected), Some(found)) = (source.size, there.size)
+/// Whether two servers have the same by a digest of both; an error says what differs.
+fn equal(one: &Has, other: &Has) -> Result<bool, String> {
+    if let (Some(expected), Some(found)) = (one.size, other.size)
         && expected != found
     {
         return Err(format!("the source has {expected} bytes, and the destination {found}"));
     }
-    if let Some(algorithm) = source.digests.differs_from(&there.digests) {
+    if let Some(algorithm) = one.digests.differs_from(&other.digests) {
         let text = |has: &Has| has.digests.header(algorithm).unwrap_or_default();
-        let (source, there) = (text(source), text(there));
-        return Err(format!("CHECKSUM MISMATCH: {source} at the source, {there} at the destination"));
+        return Err(format!(
+            "CHECKSUM MISMATCH: {} at the source, {} at the destination",
+            text(one),
+            text(other)
+        ));
     }
-    let (source, there) = (digest_numbers(&source.digests), digest_numbers(&there.digests));
-    let both = |of: (Option<u32>, Option<u32>)| of.0.and(of.1);
-    Ok(both((source.0, there.0)).or_else(|| both((source.1, there.1))))
+    Ok(one.digests.algorithms().any(|algorithm| other.digests.get(algorithm).is_some()))
 }
