@@ -37,14 +37,15 @@ class Recorder:
 
     All of its memory is made ready at its start, a second of a processor for each GiB."""
 
-    def __init__(self, skyhaul, directory, *options, form="vdif", scan="exp_sk_no0001", disks=2, memory="64MiB"):
+    def __init__(self, skyhaul, directory, *options, form="vdif", scan="exp_sk_no0001", disks=2, memory="64MiB", under=()):
+        """`under` is what the recorder is run by."""
         self.skyhaul, self.scan = skyhaul, scan
         self.disks = [directory / f"disk{n}" for n in range(disks)]
         for disk in self.disks:
-            disk.mkdir(parents=True)
+            disk.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.errors = directory / "record.err"
-        self.words = [BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
+        self.words = [*under, BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
                       "--scan", scan, "--memory", memory, "--json", *options]
         self.start()
 

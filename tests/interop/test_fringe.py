@@ -1,18 +1,22 @@
 """Three stations send a common sky with the delays and rates of a model, and the correlator of the tutorial finds them again:
-without loss, with loss, with a recorder that is killed and started again, and with a scan that is copied before it is read."""
+without loss, with loss, with a recorder that is killed and started again, with a disk that fills, and with scans that are copied before
+they are read, by `copy` or from station to station over HTTP."""
 
 import contextlib
 import dataclasses
 import math
 import random
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pages
 import pytest
-from conftest import BINARY, ROOT
+from conftest import BINARY, ROOT, free_port
 
 np = pytest.importorskip("numpy", reason="NumPy is not installed (make python)")
 pytest.importorskip("skyhaul", reason="the package is not installed (make python)")
@@ -178,6 +182,73 @@ def copied(skyhaul, recorder, tmp_path):
     for disk in recorder.disks:
         shutil.rmtree(disk)
     return disks
+
+
+@pytest.mark.timeout(120)
+def test_a_disk_that_fills_and_a_third_party_copy_change_no_delay(skyhaul, record, correlator, tmp_path):
+    drawn, sky, f = draw()
+    with small_disk(tmp_path / "recorder0/disk0", 3 << 20) as (under, seen):
+        full = record("--frame-rate", FPS, "--chunk", "512KiB", "--reserve", "0B", scan=SCAN, under=under, disks=1)
+        recorders = [full, *records(record, 2)]
+        wait([one.send(sky, f, recorder.port) for one, recorder in zip(drawn, recorders, strict=True)])
+        reports = [recorder.finish() for recorder in recorders]
+        of_copy = by_third_party(recorders[2], tmp_path)
+        stations = [correlator["read"](recordings) for recordings in ([(seen, SCAN)], [(recorders[1].disks, SCAN)], [(of_copy, SCAN)])]
+    # The first has what its disk could hold, and says so.
+    [stream] = reports[0]["recording"]["datastreams"]
+    ledger = stream["ledger"]
+    frames = [station.there.sum() / PER_FRAME for station in stations]
+    assert frames == [ledger["recorded"], FRAMES, FRAMES] and ledger["recorded"] + ledger["discarded"] == FRAMES, (frames, ledger)
+    assert 0.3 < frames[0] / FRAMES < 0.8, ledger
+    wrong = as_put_in(correlator, drawn, stations, f)
+    assert not wrong, (wrong, drawn, sky, f)
+
+
+@contextlib.contextmanager
+def small_disk(place, size):
+    """A disk of so many bytes that only what runs under the words sees at `place`, and where everybody else finds it."""
+    holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", f"mkdir -p {place} && mount -t tmpfs -o size={size} none {place} && echo ready && exec sleep 300"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        if holder.stdout.readline() != "ready\n":
+            pytest.skip(f"no mount of its own: {holder.stderr.read().strip()} (run as root)")
+        yield ["nsenter", "--target", str(holder.pid), "--mount"], [Path(f"/proc/{holder.pid}/root{place}")]
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def by_third_party(recorder, tmp_path):
+    """The disk of another station, to which the recorder's own has copied the scan over HTTP; the first disks are gone."""
+    stations = []
+    there = tmp_path / "there"
+    there.mkdir()
+    try:
+        for name, disks in (("from", recorder.disks), ("to", [there])):
+            config, said = tmp_path / f"{name}.toml", tmp_path / f"{name}.err"
+            text = '[station]\nlisten = "127.0.0.1:0"\nmemory = "64MiB"\n' + "".join(f'[[station.disk]]\npath = "{disk}"\n' for disk in disks)
+            text += f'[[station.input]]\nname = "a"\nlisten = ["udp://127.0.0.1:{free_port()}"]\nmemory = "64MiB"\n'
+            text += '[http]\nlisten = "127.0.0.1:0"\nrecordings = true\nrecord_uploads = true\ncopy = { allow = ["127.0.0.1"] }\n'
+            config.write_text(text)
+            with said.open("wb") as errors:
+                process = subprocess.Popen([BINARY, "serve", "--config", config], stdin=subprocess.DEVNULL, stderr=errors)
+            stations.append([process, said, None])
+        for station in stations:
+            for _ in range(400):
+                if found := re.search(r"files on (http://\S+)", station[1].read_text()):
+                    station[2] = found[1]
+                    break
+                assert station[0].poll() is None, station[1].read_text()
+                time.sleep(0.05)
+        source, target = (f"{station[2]}/recordings/{SCAN}" for station in stations)
+        subprocess.run([BINARY, "copy", "--quiet", "--third-party", source, target], check=True, timeout=60, stdin=subprocess.DEVNULL)
+    finally:
+        for process, _, _ in stations:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+    for disk in recorder.disks:
+        shutil.rmtree(disk)
+    return [there]
 
 
 @pytest.mark.timeout(120)
