@@ -90,7 +90,7 @@ impl Build {
     }
 
     /// The words for cargo.
-    pub(crate) fn words(self) -> [&'static str; 4] {
+    fn words(self) -> [&'static str; 4] {
         let package = match self {
             Build::Whole => "--package=skyhaul-packet-path",
             Build::Incremental => "--package=skyhaul-cli",
@@ -98,7 +98,8 @@ impl Build {
         ["build", "--release", "--locked", package]
     }
 
-    fn cargo(self) -> Command {
+    /// The build.
+    pub(crate) fn cargo(self) -> Command {
         let mut cargo = workspace::cargo();
         cargo.args(self.words());
         if self == Build::Whole {

@@ -49,8 +49,9 @@ pub(crate) fn run() -> Result<bool> {
     build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
-    // What is counted is built beside tests, as they wait more than they compute.
-    let beside = Beside::start("cargo", &Build::Whole.words(), ("CARGO_INCREMENTAL", "0"));
+    // What is counted, and what the sanitizer sees, is built beside tests, as they wait more than they compute.
+    let builds = std::iter::once(Build::Whole.cargo()).chain(sanitize::build());
+    let beside = Beside::start(builds.collect());
     rust(&mut tally)?;
     beside.finish();
     let python = match python {
@@ -95,8 +96,6 @@ fn remaining(tally: &mut Tally) -> Result<()> {
     generated_files(tally);
     pages::run(tally)?;
     Step::new("the command of a first demo, without services and PNG", "cargo").args(FIRST).run(tally)?;
-    let driver = workspace::root().join("target/debug").join(fuzz::DRIVER);
-    Step::new("fuzz: every target for a moment", driver).args(["--executions", "100000"]).run(tally)?;
     packet_path(tally);
     Ok(())
 }
@@ -171,16 +170,24 @@ fn rust(tally: &mut Tally) -> Result<()> {
         cargo_test("Rust: models, real sockets and disks, of each crate", &of_crates()?, processors());
     let (units, crates) = std::thread::scope(|scope| {
         let crates = scope.spawn(|| again::first(crates, again::rust, &mut beside));
-        (again::first(units, again::rust, tally), crates.join())
+        (computing(units, tally), crates.join())
     });
     let Ok(crates) = crates else { bail!("the tests beside others have panicked") };
     tally.merge(beside);
     units?.again(tally)?;
     crates?.again(tally)?;
     let programs = cargo_test("Rust: whole programs", &[PROGRAMS.to_owned()], 2 * processors());
-    again::first(programs, again::rust, tally)?.again(tally)?;
+    again::first(programs, again::rust, tally)?.again(tally)
+}
+
+/// The unit tests, and what else computes more than it waits: the tests of each crate, which run beside it, leave it most of the
+/// processors.
+fn computing(units: Step, tally: &mut Tally) -> Result<again::Ran> {
+    let units = again::first(units, again::rust, tally)?;
     cargo_test("Rust: documentation tests", &["--doc".to_owned()], 2 * processors()).run(tally)?;
-    Ok(())
+    let driver = workspace::root().join("target/debug").join(fuzz::DRIVER);
+    Step::new("fuzz: every target for a moment", driver).args(["--executions", "100000"]).run(tally)?;
+    Ok(units)
 }
 
 /// `pytest` on these tests.

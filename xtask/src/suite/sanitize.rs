@@ -40,16 +40,30 @@ fn address(tally: &mut Tally) -> Result<()> {
         tally.skip(NAME, "this toolchain has no such library (Linux on x86-64 or AArch64 has)");
         return Ok(());
     };
-    Step::new(NAME, "cargo")
-        .args(["test", "--locked", "--package", "skyhaul-io", "--lib"])
-        .args(QUICK)
-        .args(["--target", &target, "--target-dir", "target/asan", "--", "--show-output"])
-        .args(["memory::", "disk::", "copy::", "file::"])
-        .env("RUSTC_BOOTSTRAP", Path::new("1"))
-        .env("RUSTFLAGS", Path::new("-Zsanitizer=address --cfg sanitized"))
-        .minutes(10)
-        .run(tally)?;
+    let mut step = Step::new(NAME, "cargo").args(words(&target));
+    for (name, value) in ADDRESS {
+        step = step.env(name, Path::new(value));
+    }
+    step.args(["--", "--show-output", "memory::", "disk::", "copy::", "file::"]).minutes(10).run(tally)?;
     Ok(())
+}
+
+/// With these the address sanitizer is built in.
+const ADDRESS: [(&str, &str); 2] =
+    [("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", "-Zsanitizer=address --cfg sanitized")];
+
+/// What cargo is to test for this target.
+fn words(target: &str) -> Vec<&str> {
+    let tests = ["test", "--locked", "--package", "skyhaul-io", "--lib"];
+    [&tests[..], &QUICK, &["--target", target, "--target-dir", "target/asan"]].concat()
+}
+
+/// The build of the tests of the address sanitizer, if this machine's toolchain has it.
+pub(super) fn build() -> Option<Command> {
+    let target = target_with("asan")?;
+    let mut cargo = workspace::cargo();
+    cargo.args(words(&target)).arg("--no-run").envs(ADDRESS);
+    Some(cargo)
 }
 
 /// The target of this machine, if the toolchain has this sanitizer for it.
