@@ -24,7 +24,7 @@ use crate::address::Endpoint;
 use crate::gathered::Gathered;
 use std::io::{self, IoSlice, Read};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 pub use writing::FrameTally;
 use writing::{Own, Put, Waiting, drop_waiting, end_half, note_taken, put};
@@ -85,6 +85,13 @@ pub struct TcpFrames {
     options: FrameOptions,
     scratch: Box<[u8]>,
     tallies: [FrameTally; 2],
+}
+
+/// Readable while a connection has something, or room again for what waits to be written.
+impl AsFd for TcpFrames {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.port.descriptor()
+    }
 }
 
 impl TcpFrames {

@@ -20,7 +20,7 @@ use std::{
     io,
     mem::MaybeUninit,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -277,6 +277,11 @@ impl<C> TcpPort<C> {
     pub fn describe(&self) -> String {
         let listens = if self.door.listener.is_some() { "listening, " } else { "" };
         format!("{}, {listens}{} connections", self.door.at, self.connections.len())
+    }
+
+    /// Readable while [`ready`](Self::ready) has something.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.door.epoll.as_fd()
     }
 
     /// Marks of connections that may be read, `None` for newcomers to be [accepted](Self::accept). Waits at most about

@@ -5,6 +5,7 @@
 //!   TCP   receive: TcpFrames ─▶ handle_frame ─▶ RemoteMemory::place     send: poll_transmit ─▶ gather ─▶ TcpFrames
 //! ```
 
+mod alarm;
 mod gather;
 mod ledger;
 mod link;
@@ -16,7 +17,9 @@ mod streams;
 use super::kernel::{Hands, Kernel};
 use super::memory::Memory;
 use crate::auth::{Cookies, random};
+use alarm::{Alarm, TURN_LIMIT};
 use link::{Link, Opened};
+pub use options::MAX_OUTSTANDING;
 use options::{CONTROLS, SEGMENTS};
 pub(super) use options::{DriverOptions, profile};
 use scratch::Scratch;
@@ -25,9 +28,10 @@ use skyhaul_core::rdma::{AddressProof, PlaceBytes, RdmaConfig, RdmaContext, Rdma
 use skyhaul_io::fault::{Damage, Line};
 use skyhaul_io::memory::remote::RemoteMemory;
 use skyhaul_io::udp::forward::Forwarded;
-use skyhaul_io::wake::wait_for;
+use skyhaul_io::wake::{Wake, wait_for};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -93,6 +97,12 @@ pub(super) struct Driver {
     scratch: Scratch,
     /// Why the kernel refused a connection's program, the last time.
     refused_program: Option<String>,
+    /// How long a turn takes what arrives before it looks at the timers.
+    turn_limit: Nanos,
+    /// Ends a long sleep.
+    wake: Option<Arc<Wake>>,
+    /// Nothing came in the last turn.
+    is_idle: bool,
 }
 
 impl Driver {
@@ -123,6 +133,9 @@ impl Driver {
             ready: Vec::with_capacity(2 * BATCH),
             scratch: Scratch::default(),
             refused_program: None,
+            turn_limit: TURN_LIMIT,
+            wake: None,
+            is_idle: false,
         })
     }
 
@@ -185,15 +198,16 @@ impl Driver {
     pub(super) fn receive(&mut self, wait: Duration) -> io::Result<usize> {
         let due = self.endpoint.poll_timeout().map(|due| Duration::from_nanos(due.since(self.now()).0));
         let mut wait = due.map_or(wait, |due| due.min(wait));
-        let mut is_quiet = false;
-        if self.may_sleep()
-            && let (Ok(kernel), Link::Udp(datagrams)) = (&self.kernel, &self.link)
-        {
-            let sockets: Vec<_> = std::iter::once(datagrams.socket()).chain(kernel.sockets()).collect();
-            is_quiet = !wait_for(&sockets, wait)? && !wait.is_zero();
+        let (mut is_quiet, mut is_awake) = (false, false);
+        if self.may_sleep() {
+            is_awake = self.sleep(wait)?;
+            is_quiet = !is_awake && !wait.is_zero();
             wait = Duration::ZERO;
         }
         let now = self.now();
+        // What programs have placed is handed over before their connections' timers are looked at.
+        let timers = if self.kernel.is_ok() { None } else { self.endpoint.poll_timeout() };
+        let mut alarm = Alarm::new(self.turn_limit, timers);
         let Self { endpoint, link, memories, proof, numbers, began, arrived, placed, .. } = self;
         let mut context = RdmaContext {
             now,
@@ -202,8 +216,10 @@ impl Driver {
             crc32c: crc32c::crc32c_append,
         };
         let mut hands = Hands { endpoint, context: &mut context, memories, placed, arrived };
-        let polled = link.receive(wait, *began, &mut hands)?;
+        let polled = link.receive(wait, *began, (&mut hands, &mut alarm))?;
         let polled = polled + self.with_kernel(|kernel, hands| kernel.receive(is_quiet, hands))?;
+        // What came may be held back by injected faults, until a turn in which nothing does.
+        self.is_idle = polled == 0 && !is_awake;
         if self.endpoint.poll_timeout().is_some_and(|due| due <= self.now()) {
             self.with_kernel(|kernel, hands| {
                 kernel.settle(hands);
@@ -212,6 +228,23 @@ impl Driver {
             self.with(|endpoint, context| endpoint.handle_timeout(context));
         }
         self.numbers.refused.take().map_or(Ok(polled), Err)
+    }
+
+    /// Wait until there is something to do, or somebody [wakes](Self::wake_by) this. Returns whether it is so.
+    fn sleep(&self, wait: Duration) -> io::Result<bool> {
+        let mut those = vec![self.link.descriptor()];
+        those.extend(self.kernel.iter().flat_map(Kernel::sockets));
+        those.extend(self.wake.iter().map(|wake| wake.as_fd()));
+        let is_awake = wait_for(&those, wait)?;
+        if is_awake {
+            self.wake.iter().try_for_each(|wake| wake.clear())?;
+        }
+        Ok(is_awake)
+    }
+
+    /// From now on a turn may sleep for long when nothing comes: this ends it.
+    pub(super) fn wake_by(&mut self, wake: Arc<Wake>) {
+        self.wake = Some(wake);
     }
 
     /// Send what waits, about `most` bytes of it. Returns the bytes handed out.

@@ -18,6 +18,7 @@ use skyhaul_core::wire::rdma::RdmaProfile;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
+use skyhaul_io::wake::Wake;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -28,8 +29,8 @@ use std::time::{Duration, Instant};
 const CLOSING: Nanos = Nanos::SECOND;
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
-/// The same where the kernel places and wakes.
-const KERNEL_TURN: Duration = Duration::from_secs(1);
+/// The same where the kernel places, or nothing comes.
+const LONG_TURN: Duration = Duration::from_secs(1);
 /// Datagrams of a peer that are told apart: many may have been placed before an older one that went up is read.
 const DATAGRAMS: usize = 1 << 20;
 /// Bytes handed out in a turn, before the socket is read again.
@@ -138,6 +139,7 @@ pub struct RdmaServer {
     report: RdmaServeReport,
     /// What became of each message since the list was last taken.
     messages: Option<VecDeque<ServedMessage>>,
+    wake: Arc<Wake>,
 }
 
 impl std::fmt::Debug for RdmaServer {
@@ -175,6 +177,8 @@ impl RdmaServer {
         if options.tier == PlacementTier::Bpf {
             driver.must_place()?;
         }
+        let wake = Arc::new(Wake::new()?);
+        driver.wake_by(wake.clone());
         let mut regions: Vec<Region> = Vec::new();
         for spec in &options.regions {
             if regions.iter().any(|region| region.spec.name == spec.name) {
@@ -218,7 +222,13 @@ impl RdmaServer {
             immediates_alone,
             report,
             messages,
+            wake,
         })
+    }
+
+    /// Ends the sleep of a server to which nothing comes.
+    pub(super) fn wake(&self) -> Arc<Wake> {
+        self.wake.clone()
     }
 
     /// Its address, with the port that the system chose.
@@ -290,6 +300,7 @@ impl RdmaServer {
         each: &mut dyn FnMut(&mut RdmaServer),
     ) -> io::Result<RdmaServeReport> {
         let (began, cpu, before) = (Instant::now(), thread::cpu_time(), thread::own_usage());
+        stop.wakes(&self.wake);
         let mut shown = (began, 0);
         loop {
             let left = self.options.duration.map(|duration| duration.saturating_sub(began.elapsed()));
@@ -298,7 +309,7 @@ impl RdmaServer {
                 break;
             }
             let may_sleep = self.driver.may_sleep() && self.applicants.is_empty();
-            let turn = if may_sleep { KERNEL_TURN } else { TURN };
+            let turn = if may_sleep { LONG_TURN } else { TURN };
             self.turn(left.map_or(turn, |left| left.min(turn)))?;
             self.report.seconds = began.elapsed().as_secs_f64();
             self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();

@@ -8,6 +8,7 @@ use crate::receive::keyed::{GetError, Ring};
 use crate::stop::StopFlag;
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::remote::RemoteMemory;
+use skyhaul_io::wake::Wake;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -46,6 +47,8 @@ pub struct RdmaService {
     not_queued: Arc<AtomicU64>,
     stop: StopFlag,
     asks: Mutex<mpsc::Sender<Asked>>,
+    /// Of the server, which may sleep.
+    wake: Arc<Wake>,
     run: Mutex<Run>,
 }
 
@@ -65,6 +68,7 @@ impl RdmaService {
         let mut server = RdmaServer::open(options)?;
         server.list_messages();
         let (local, address, regions) = (server.local(), server.address(None), server.shared());
+        let wake = server.wake();
         let (ring, not_queued, stop) =
             (Arc::new(Ring::new(queue)), Arc::<AtomicU64>::default(), StopFlag::default());
         let (asks, asked) = mpsc::channel::<Asked>();
@@ -92,7 +96,7 @@ impl RdmaService {
         };
         let run = std::thread::Builder::new().name("rdma-serve".into()).spawn(run)?;
         let run = Mutex::new(Run::Serving(run));
-        Ok(RdmaService { local, address, regions, ring, not_queued, stop, asks: Mutex::new(asks), run })
+        Ok(RdmaService { local, address, regions, ring, not_queued, stop, asks: Mutex::new(asks), wake, run })
     }
 
     /// Its address, with the port that the system chose.
@@ -151,6 +155,7 @@ impl RdmaService {
         let (asked, answer) = mpsc::channel();
         // One that has ended answers no more: then its last is there.
         if lock(&self.asks).send(asked).is_ok()
+            && self.wake.set().is_ok()
             && let Ok(report) = answer.recv()
         {
             return report;

@@ -6,6 +6,7 @@ use crate::rdma::connection::State;
 use crate::rdma::event::{ClosedBy, PlaceBytes, RdmaEvent};
 use crate::rdma::inbound::{Asked, extended};
 use crate::rdma::outbound::{Body, Outgoing};
+use crate::rdma::reads::PendingRead;
 use crate::wire::rdma::ddp::DdpHeader;
 use crate::wire::rdma::rdmap::RdmapOpcode;
 use crate::wire::rdma::shim::{UcControl, UcKind, UcShim};
@@ -189,13 +190,14 @@ impl RdmaEndpoint {
     /// A segment of an answer has its place: its Read may be complete.
     fn answered(&mut self, id: u32, segment: &DdpSegment, now: Nanos) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if let DdpHeader::Tagged(ddp) = segment.ddp
-            && ddp.last == 1
-        {
+        let DdpHeader::Tagged(ddp) = segment.ddp else { return };
+        if ddp.last == 1 {
             connection.end_answer(ddp.stag, &self.regions, now);
         }
-        let complete = connection.reads.iter().find(|(_, read)| read.is_complete());
-        if let Some(read) = complete.map(|(id, _)| *id) {
+        let read = self.regions.answer(ddp.stag, id, (0, 0)).map(|place| place.read);
+        if let Ok(read) = read
+            && connection.reads.get(&read).is_some_and(PendingRead::is_complete)
+        {
             connection.end_read(read, &mut self.regions, &mut self.events);
         }
     }

@@ -1,5 +1,6 @@
 //! What carries segments: datagrams over one socket, or streams.
 
+use super::alarm::Alarm;
 use super::options::{CONTROLS, DriverOptions, SEGMENTS};
 use super::streams::Streams;
 use crate::rdma::kernel::{Hands, Kernel, MAX_DATAGRAM_BYTES};
@@ -105,11 +106,19 @@ impl Link {
         &mut self,
         wait: Duration,
         began: Instant,
-        hands: &mut Hands<'_, '_>,
+        with: (&mut Hands<'_, '_>, &mut Alarm),
     ) -> io::Result<usize> {
         match self {
-            Link::Udp(datagrams) => datagrams.receive(wait, began, hands),
-            Link::Tcp(streams) => streams.receive(wait, began, hands),
+            Link::Udp(datagrams) => datagrams.receive(wait, began, with),
+            Link::Tcp(streams) => streams.receive(wait, began, with),
+        }
+    }
+
+    /// Readable when there is something to do.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Link::Udp(datagrams) => datagrams.socket.as_fd(),
+            Link::Tcp(streams) => streams.descriptor(),
         }
     }
 
@@ -154,19 +163,20 @@ impl Link {
 }
 
 impl Datagrams {
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     pub(super) fn forward(&mut self, to: SocketAddr, datagrams: Gathered<'_>) -> Forwarded {
         self.outlet.forward(to, datagrams)
     }
 
-    fn receive(&mut self, wait: Duration, began: Instant, hands: &mut Hands<'_, '_>) -> io::Result<usize> {
-        let Hands { endpoint, context, memories, placed, arrived } = hands;
+    fn receive(
+        &mut self,
+        wait: Duration,
+        began: Instant,
+        (hands, alarm): (&mut Hands<'_, '_>, &mut Alarm),
+    ) -> io::Result<usize> {
         // One reading of the clock for a train: its packets came together.
         self.source.source().poll(wait, &mut |train| {
-            context.now = Nanos::from(began.elapsed());
+            alarm.pass(Nanos::from(began.elapsed()), hands);
+            let Hands { endpoint, context, memories, placed, arrived } = hands;
             for datagram in train.packets() {
                 **arrived += 1;
                 let Some(place) = endpoint.handle_datagram(*train.sender, datagram, context) else {

@@ -15,6 +15,9 @@ use std::time::Duration;
 pub(super) const SEGMENTS: usize = 0;
 pub(super) const CONTROLS: usize = 1;
 
+/// Reads of a connection at a time: what a server of this house serves.
+pub const MAX_OUTSTANDING: usize = 256;
+
 /// How to open a driver.
 #[derive(Clone, Debug)]
 pub(in crate::rdma) struct DriverOptions {
@@ -49,6 +52,7 @@ impl DriverOptions {
             profile: profile(&to.endpoint),
             datagram_bytes: datagram_bytes(datagram, &to.endpoint)?,
             max_message_bytes: u64::from(u32::MAX),
+            outbound_reads: MAX_OUTSTANDING,
             crc,
             ..RdmaConfig::default()
         };

@@ -48,8 +48,12 @@ impl Driver {
         }
     }
 
-    /// Whether the kernel wakes this process when there is something to do.
+    /// Whether a turn may last until there is something to do: the kernel places meanwhile, or nothing comes and others can wake this.
     pub(in crate::rdma) fn may_sleep(&self) -> bool {
+        self.is_placing() || self.wake.is_some() && self.is_idle
+    }
+
+    fn is_placing(&self) -> bool {
         self.kernel.as_ref().is_ok_and(|kernel| !kernel.is_idle())
     }
 

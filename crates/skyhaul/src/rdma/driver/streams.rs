@@ -1,5 +1,6 @@
 //! Streams of peers: which connection each is for, and what is to be done with it.
 
+use super::alarm::Alarm;
 use super::options::DriverOptions;
 use crate::rdma::kernel::Hands;
 use crate::rdma::memory::Memory;
@@ -12,6 +13,7 @@ use skyhaul_io::tcp::frames::{FrameEvent, FrameOptions, FrameTally, TcpFrames};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Time to connect, and for a frame to become whole.
@@ -63,6 +65,11 @@ impl Streams {
         self.frames.local()
     }
 
+    /// Readable when there is something to do.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.frames.as_fd()
+    }
+
     pub(super) fn describe(&self) -> String {
         self.frames.describe()
     }
@@ -106,12 +113,12 @@ impl Streams {
         &mut self,
         wait: Duration,
         began: Instant,
-        hands: &mut Hands<'_, '_>,
+        (hands, alarm): (&mut Hands<'_, '_>, &mut Alarm),
     ) -> io::Result<usize> {
         let mut turn =
             Turn { ids: &mut self.ids, peers: &mut self.peers, fresh: Vec::new(), over: Vec::new() };
         let polled = self.frames.poll(wait, &mut |mark, event| {
-            hands.context.now = Nanos::from(began.elapsed());
+            alarm.pass(Nanos::from(began.elapsed()), hands);
             turn.take(mark, event, hands)
         })?;
         let Turn { fresh, over, .. } = turn;
