@@ -23,8 +23,8 @@ use skyhaul::io::fault::Faults;
 use skyhaul::io::memory::remote::RemoteMemory;
 use skyhaul::io::quantity::Size;
 use skyhaul::rdma::{
-    ClientWrite, RdmaAddress, RdmaClient as Client, RdmaClientOptions, RdmaService, RegionSpec, ServeOptions,
-    ServedMessage,
+    ClientRead, ClientWrite, RdmaAddress, RdmaClient as Client, RdmaClientOptions, RdmaService, RegionSpec,
+    ServeOptions, ServedMessage,
 };
 use skyhaul::receive::keyed::GetError;
 use skyhaul::spead::receive::chunk::ChunkBytes;
@@ -383,7 +383,7 @@ impl RdmaClient {
         let stop = flag(stop);
         let into = &mut memory;
         let report = interruptibly(py, true, &stop, || {
-            let report = client.read(start..end, deadline, &stop, &mut |at, bytes| {
+            let report = client.read(start..end, &ClientRead::new(deadline), &stop, &mut |at, bytes| {
                 into.place(at as usize, bytes);
                 Ok(())
             })?;

@@ -34,9 +34,10 @@ mod write;
 
 pub use address::{RdmaAddress, RegionSpec};
 pub use client::{ClientWrite, ClientWritten, RdmaClient, RdmaClientOptions};
+pub use driver::MAX_OUTSTANDING;
 pub use memory::SourceBytes;
 pub use message::ServedMessage;
-pub use read::{RdmaReadOptions, ReadProgress, read};
+pub use read::{ClientRead, MAX_READ_BYTES, RdmaReadOptions, ReadProgress, read};
 pub use report::{
     ConnectionReport, DatagramReport, LossReport, PlacementTier, RdmaClientReport, RdmaReadReport,
     RdmaServeReport, RdmaWriteReport, RegionReport, VerifyReport,

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Size, Span};
-use skyhaul::rdma::{PlacementTier, RdmaAddress, RegionSpec};
+use skyhaul::rdma::{MAX_OUTSTANDING, PlacementTier, RdmaAddress, RegionSpec};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -143,7 +143,13 @@ pub(crate) struct RdmaReadArgs {
     /// Range of the region, FIRST..BEHIND, like 0..1MiB (default: all of it)
     #[arg(long, value_name = "RANGE", value_parser = range, help_heading = SOURCE)]
     pub(crate) range: Option<Range<u64>>,
-    /// Time for each piece of at most 1 MiB; what is missing is asked for again until then (UDP)
+    /// Bytes of a Read, at most 16 MiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = some::<Size>("such as 1MiB"), help_heading = PACE)]
+    pub(crate) message: Size,
+    /// Reads at a time, at most 256, of at most 256 MiB together
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = from_to::<usize>(1, MAX_OUTSTANDING as u64, "8, or more for short messages"), help_heading = PACE)]
+    pub(crate) outstanding: usize,
+    /// Time for each Read; what is missing is asked for again until then (UDP)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
     pub(crate) deadline: Span,
     /// File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)

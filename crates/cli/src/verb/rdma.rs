@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::open_regular;
 use skyhaul::rdma::{
-    DatagramReport, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer, RdmaWriteOptions,
-    RdmaWriteReport, ServeOptions, WriteSource, read, write,
+    ClientRead, DatagramReport, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer,
+    RdmaWriteOptions, RdmaWriteReport, ServeOptions, WriteSource, read, write,
 };
 use skyhaul::stop::StopFlag;
 use std::fmt::Write as _;
@@ -240,7 +240,11 @@ fn reading(args: &RdmaReadArgs) -> Result<Outcome> {
     let options = RdmaReadOptions {
         from: args.from.clone(),
         range: args.range.clone(),
-        deadline: args.deadline.duration(),
+        how: ClientRead {
+            deadline: args.deadline.duration(),
+            message_bytes: args.message.bytes(),
+            outstanding: args.outstanding,
+        },
         faults: args.faults,
         datagram_bytes: args.path.packet,
         crc: args.path.crc(),

@@ -67,6 +67,24 @@ fn a_file_is_written_and_read_back() {
     assert_eq!(number(&served["written_bytes"]), 700_001);
 }
 
+/// Messages of a few KiB, many at a time: the same bytes as in Reads of a megabyte.
+#[test]
+fn a_range_is_read_in_short_messages() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    let bytes: Vec<u8> = (0..700_001u32).map(|n| (n / 3 % 251) as u8).collect();
+    std::fs::write(&from, &bytes).unwrap();
+    let (job, address) = serve("--region a:1MiB:read,write --connections 2");
+    run(&format!("rdma write {address} --input {} --rate 200Mbps --json", from.display())).expect(0);
+    let line = "--range 0..700001B --message 4KiB --outstanding 64 --deadline 20s --json";
+    let read = run(&format!("rdma read {address} {line} --output {}", to.display())).expect(0).json();
+    assert_eq!((number(&read["reads"]), number(&read["complete"])), (171, 171), "{read}");
+    assert!(std::fs::read(&to).unwrap() == bytes, "it is another file");
+    job.finish().expect(0);
+    let refused = run("rdma read rdma+udp://127.0.0.1:9/a --message 16MiB --outstanding 17").expect(2);
+    assert!(refused.said().contains("expected at most 268435456 bytes at a time"), "{}", refused.said());
+}
+
 #[test]
 fn a_peer_that_is_killed_stops_nobody() {
     let (job, address) = serve("--region a:1MiB:read,write --verify");

@@ -9,7 +9,7 @@
 use super::address::RdmaAddress;
 use super::driver::{Driver, DriverOptions};
 use super::memory::{Memory, SourceBytes};
-use super::read::{ReadJob, checked, sink};
+use super::read::{ClientRead, ReadJob, checked, sink};
 use super::report::{RdmaClientReport, RdmaReadReport};
 use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write};
 use crate::report::VERSION;
@@ -22,10 +22,12 @@ use std::ops::Range;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The peer is answered this often while nothing is written or read.
 const TEND: Duration = Duration::from_millis(250);
+/// What came within this time is not asked for again before a Write or Read: that would be a system call in front of each of many short ones.
+const RECENT: Duration = Duration::from_millis(1);
 /// Bytes handed out when it is.
 const TEND_BYTES: u64 = 64 << 10;
 
@@ -79,12 +81,14 @@ struct Connected {
     ended: Option<ClosedBy>,
     /// It was closed by its program.
     is_closed: bool,
+    /// When the peer was last answered.
+    tended: Instant,
 }
 
 /// A connection to a region. Dropping it closes it.
 ///
 /// ```
-/// use skyhaul::rdma::{ClientWrite, RdmaClient, RdmaClientOptions, RdmaService, ServeOptions};
+/// use skyhaul::rdma::{ClientRead, ClientWrite, RdmaClient, RdmaClientOptions, RdmaService, ServeOptions};
 /// use skyhaul::stop::StopFlag;
 /// use std::{sync::Arc, time::Duration};
 /// let serve = ServeOptions::new("rdma+udp://127.0.0.1:0".parse()?, vec!["vis:4KiB:read,write".parse()?]);
@@ -96,7 +100,7 @@ struct Connected {
 /// client.write(Arc::new(*b"visibilities"), &how, &stop)?;
 /// assert!(service.get(None)?.is_complete);
 /// let mut got = Vec::new();
-/// let report = client.read(102..106, Duration::from_secs(10), &stop, &mut |_, bytes| Ok(got.extend_from_slice(bytes)))?;
+/// let report = client.read(102..106, &ClientRead::new(Duration::from_secs(10)), &stop, &mut |_, bytes| Ok(got.extend_from_slice(bytes)))?;
 /// assert_eq!((report.missing_bytes, &got[..]), (0, &b"sibi"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -135,7 +139,15 @@ impl RdmaClient {
             datagram_bytes: region.datagram_bytes,
             ..RdmaClientReport::default()
         };
-        let connected = Connected { driver, options, region, report, ended: None, is_closed: false };
+        let connected = Connected {
+            driver,
+            options,
+            region,
+            report,
+            ended: None,
+            is_closed: false,
+            tended: Instant::now(),
+        };
         let connected = Arc::new(Mutex::new(connected));
         let (end, ended) = mpsc::channel();
         let tended = connected.clone();
@@ -178,20 +190,20 @@ impl RdmaClient {
         lock(&self.connected).write(bytes, how, stop)
     }
 
-    /// Reads a range of the region, in pieces of at most 1 MiB, each by the deadline from its first request on. Its bytes go to `take` in
+    /// Reads a range of the region, each Read by the deadline from its first request on. Its bytes go to `take` in
     /// order, with the offset from the range's start; they are zero where nothing arrived. After `stop`, Reads under way are given up.
     ///
     /// # Errors
-    /// The range does not lie in the region (`InvalidInput`), the region may not be read (`PermissionDenied`), the connection is closed
+    /// The range does not lie in the region or `how` is out of bounds (`InvalidInput`), the region may not be read (`PermissionDenied`), the connection is closed
     /// (`NotConnected`) or had ended (`ConnectionReset`), `take` or the socket fails.
     pub fn read(
         &self,
         range: Range<u64>,
-        deadline: Duration,
+        how: &ClientRead,
         stop: &StopFlag,
         take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> io::Result<RdmaReadReport> {
-        lock(&self.connected).read(range, deadline, stop, take)
+        lock(&self.connected).read(range, how, stop, take)
     }
 
     /// What was done so far.
@@ -229,6 +241,7 @@ impl Drop for RdmaClient {
 impl Connected {
     /// Answer the peer.
     fn tend(&mut self) -> io::Result<()> {
+        self.tended = Instant::now();
         self.driver.receive(Duration::ZERO)?;
         self.driver.send(TEND_BYTES);
         while let Some(event) = self.driver.endpoint.poll_event() {
@@ -245,7 +258,9 @@ impl Connected {
             let text = format!("{}: the connection is closed", self.options.to);
             return failed(io::ErrorKind::NotConnected, text);
         }
-        self.tend()?;
+        if self.tended.elapsed() >= RECENT {
+            self.tend()?;
+        }
         match self.ended {
             Some(by) => {
                 let text = format!("{}: the connection has ended: {}", self.options.to, by.name());
@@ -275,7 +290,7 @@ impl Connected {
             immediate: how.immediate,
             duration: None,
         };
-        let mut run = Run::new(how.rate, self.driver.now());
+        let mut run = Run::new(how.rate, &self.region, self.driver.now());
         let ended = run.write(&mut self.driver, &self.region, &plan, stop, &mut |_| {});
         let ended = self.or_end(ended);
         // Faults may hold back segments, which are in this memory.
@@ -298,14 +313,14 @@ impl Connected {
     fn read(
         &mut self,
         range: Range<u64>,
-        deadline: Duration,
+        how: &ClientRead,
         stop: &StopFlag,
         take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> io::Result<RdmaReadReport> {
         self.check()?;
         let range = checked(&self.options.to, Some(range), &self.region)?;
-        let memory = self.driver.add(Memory::Remote(sink(&range)?));
-        let job = ReadJob { region: self.region, memory, range, deadline };
+        let memory = self.driver.add(Memory::Remote(sink(&range, how)?));
+        let job = ReadJob { region: self.region, memory, range, how: *how };
         let done = job.run(&mut self.driver, stop, take, &mut |_| {});
         let done = self.or_end(done);
         // All its Reads have ended: no late answer is for this memory.

@@ -82,7 +82,8 @@ fn a_connection_writes_and_reads_many_times_and_stays_open() {
             got.extend_from_slice(piece);
             Ok(())
         };
-        let report = client.read(offset..offset + length as u64, SOON, &stop, &mut take).unwrap();
+        let report =
+            client.read(offset..offset + length as u64, &ClientRead::new(SOON), &stop, &mut take).unwrap();
         assert_eq!((report.missing_bytes, got), (0, bytes));
     }
     // Longer than a peer may be silent.
@@ -113,14 +114,18 @@ fn a_read_that_was_interrupted_disturbs_no_later_one() {
             interrupted.stop();
             Ok(())
         };
-        let report = client.read(0..BYTES, Duration::from_secs(60), &interrupted, &mut stop).unwrap();
+        let report = client
+            .read(0..BYTES, &ClientRead::new(Duration::from_secs(60)), &interrupted, &mut stop)
+            .unwrap();
         assert!(report.interrupted, "{report:?}");
         let mut got = Vec::new();
         let mut take = |_: u64, piece: &[u8]| {
             got.extend_from_slice(piece);
             Ok(())
         };
-        let report = client.read(1_000_000..1_010_000, SOON, &StopFlag::default(), &mut take).unwrap();
+        let report = client
+            .read(1_000_000..1_010_000, &ClientRead::new(SOON), &StopFlag::default(), &mut take)
+            .unwrap();
         assert_eq!((report.missing_bytes, &got[..]), (0, &bytes[1_000_000..1_010_000]));
     }
     client.close().unwrap();

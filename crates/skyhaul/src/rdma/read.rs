@@ -1,12 +1,15 @@
 //! Reads a range of a region, in pieces, each by its deadline.
 
+mod handover;
+
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, profile};
+use super::driver::{Driver, DriverOptions, MAX_OUTSTANDING, profile};
 use super::memory::Memory;
 use super::report::{RdmaReadReport, pairs, total};
 use super::write::{RemoteRegion, close, connect, or_close, refused};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
+use handover::Handover;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaEvent, RemoteAddress, RemoteRead};
@@ -19,18 +22,64 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a Read.
-const PIECE: u64 = 1 << 20;
-/// Reads at a time.
-const AT_A_TIME: usize = 8;
-/// Pieces from the first that is under way to the last, which wait for it in memory.
-const AHEAD: u64 = 4 * AT_A_TIME as u64;
+/// Longest Read in bytes: what a server of this house serves.
+pub const MAX_READ_BYTES: u64 = 16 << 20;
+/// Bytes of all Reads at a time.
+const MAX_BYTES: u64 = 256 << 20;
+/// Bytes from the first Read that is under way to the last that is over and waits for it in memory: this, or what is under way if that is
+/// more.
+const AHEAD_BYTES: u64 = 32 << 20;
 /// Requests of a Read until its deadline, if all are needed.
 const REQUESTS: u64 = 8;
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
 const TURN_BYTES: u64 = 64 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How a range is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientRead {
+    /// Each Read ends by then, complete or not.
+    pub deadline: Duration,
+    /// Bytes of a Read, 1 to [`MAX_READ_BYTES`]; the last may be shorter.
+    pub message_bytes: u64,
+    /// Reads at a time, 1 to [`MAX_OUTSTANDING`], of at most 256 MiB together; fewer if the peer serves fewer.
+    pub outstanding: usize,
+}
+
+impl ClientRead {
+    /// Reads of 1 MiB, eight at a time.
+    #[must_use]
+    pub fn new(deadline: Duration) -> ClientRead {
+        ClientRead { deadline, message_bytes: 1 << 20, outstanding: 8 }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let ClientRead { message_bytes, outstanding, .. } = *self;
+        if !(1..=MAX_READ_BYTES).contains(&message_bytes) {
+            return wrong(format!(
+                "a Read of {message_bytes} bytes: expected 1 to {MAX_READ_BYTES}{}",
+                Hint("use --message 1MiB")
+            ));
+        }
+        if !(1..=MAX_OUTSTANDING).contains(&outstanding) {
+            return wrong(format!("{outstanding} Reads at a time: expected 1 to {MAX_OUTSTANDING}"));
+        }
+        if self.window() > MAX_BYTES {
+            return wrong(format!(
+                "{outstanding} Reads of {message_bytes} bytes: expected at most {MAX_BYTES} bytes at a time{}",
+                Hint("use a smaller --message, or fewer --outstanding")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes of all Reads at a time.
+    fn window(&self) -> u64 {
+        self.message_bytes * self.outstanding as u64
+    }
+}
 
 /// How to read.
 #[derive(Clone, Debug)]
@@ -39,8 +88,8 @@ pub struct RdmaReadOptions {
     pub from: RdmaAddress,
     /// The range of it; `None`: all.
     pub range: Option<Range<u64>>,
-    /// Each piece of at most 1 MiB ends by then, complete or not.
-    pub deadline: Duration,
+    /// In which Reads.
+    pub how: ClientRead,
     /// On what arrives.
     pub faults: Option<Faults>,
     /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
@@ -81,6 +130,7 @@ pub fn read(
     take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
     progress: &mut dyn FnMut(&ReadProgress),
 ) -> io::Result<RdmaReadReport> {
+    options.how.check()?;
     let mut driver = Driver::open(&DriverOptions {
         arriving: options.faults,
         ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc, stop)?
@@ -88,9 +138,9 @@ pub fn read(
     let region = connect(&mut driver, &options.from, stop)?;
     let range = checked(&options.from, options.range.clone(), &region);
     let range = or_close(range, &mut driver, region.connection)?;
-    let memory = or_close(sink(&range), &mut driver, region.connection)?;
+    let memory = or_close(sink(&range, &options.how), &mut driver, region.connection)?;
     let memory = driver.add(Memory::Remote(memory));
-    let job = ReadJob { region, memory, range, deadline: options.deadline };
+    let job = ReadJob { region, memory, range, how: options.how };
     let done = job.run(&mut driver, stop, take, progress);
     let (mut report, ended) = or_close(done, &mut driver, region.connection)?;
     let closed_by = match ended {
@@ -106,8 +156,12 @@ pub fn read(
 }
 
 /// Memory into which the pieces of a range arrive.
-pub(super) fn sink(range: &Range<u64>) -> io::Result<Arc<RemoteMemory>> {
-    RemoteMemory::new((range.end - range.start).min(PIECE * AT_A_TIME as u64)).map(Arc::new)
+///
+/// # Errors
+/// There is too little, or `how` is out of bounds.
+pub(super) fn sink(range: &Range<u64>, how: &ClientRead) -> io::Result<Arc<RemoteMemory>> {
+    how.check()?;
+    RemoteMemory::new((range.end - range.start).min(how.window())).map(Arc::new)
 }
 
 /// A range to be read over a connection.
@@ -116,7 +170,7 @@ pub(super) struct ReadJob {
     /// That of [`sink`].
     pub(super) memory: u32,
     pub(super) range: Range<u64>,
-    pub(super) deadline: Duration,
+    pub(super) how: ClientRead,
 }
 
 impl ReadJob {
@@ -129,19 +183,19 @@ impl ReadJob {
         progress: &mut dyn FnMut(&ReadProgress),
     ) -> io::Result<(RdmaReadReport, Option<ClosedBy>)> {
         let (cpu, began, range) = (thread::cpu_time(), Instant::now(), self.range.clone());
+        let (waited, slept) = (thread::own_wait(), thread::own_usage().voluntary_switches);
         let silences = driver.endpoint.counts().silences;
         let mut reader = Reader {
             next: range.start,
             pieces: BTreeMap::new(),
-            free: (0..AT_A_TIME).rev().collect(),
+            free: (0..self.how.outstanding).rev().collect(),
             report: RdmaReadReport {
                 region_bytes: self.region.bytes,
                 range: (range.start, range.end),
                 ..RdmaReadReport::default()
             },
             missing: Vec::new(),
-            over: BTreeMap::new(),
-            taken: range.start,
+            handover: Handover::new(range.start),
             waits: None,
             job: self,
         };
@@ -150,6 +204,8 @@ impl ReadJob {
         report.silences = driver.endpoint.counts().silences - silences;
         report.seconds = began.elapsed().as_secs_f64();
         report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
+        report.cpu_wait_seconds = thread::own_wait().saturating_sub(waited).as_secs_f64();
+        report.voluntary_switches = thread::own_usage().voluntary_switches - slept;
         missing.sort_by_key(|range| range.start);
         report.missing = pairs(&joined(&missing));
         report.missing_bytes = total(&missing);
@@ -208,10 +264,7 @@ struct Reader {
     free: Vec<usize>,
     report: RdmaReadReport,
     missing: Vec<Range<u64>>,
-    /// Pieces that are over, behind one that is not.
-    over: BTreeMap<u64, Vec<u8>>,
-    /// The first byte that was not taken.
-    taken: u64,
+    handover: Handover,
     /// No Read is under way since then, as the connection takes none.
     waits: Option<Instant>,
 }
@@ -234,7 +287,7 @@ impl Reader {
             }
             if self.pieces.is_empty() && ended.is_none() && !stop.is_set() && self.may_ask() {
                 // Answers to Reads that have ended are still on their way (TCP): the next piece waits as long as any other.
-                if self.waits.get_or_insert_with(Instant::now).elapsed() < self.job.deadline {
+                if self.waits.get_or_insert_with(Instant::now).elapsed() < self.job.how.deadline {
                     driver.send(TURN_BYTES);
                     driver.receive(TURN)?;
                     while let Some(event) = driver.endpoint.poll_event() {
@@ -255,20 +308,22 @@ impl Reader {
                     self.missing.push(piece.range);
                 }
             }
-            if self.pieces.is_empty() {
+            let is_ready = self.handover.is_ready();
+            if self.pieces.is_empty() && !is_ready {
                 break;
             }
             driver.send(TURN_BYTES);
-            driver.receive(TURN)?;
+            driver.receive(if is_ready { Duration::ZERO } else { TURN })?;
             while let Some(event) = driver.endpoint.poll_event() {
                 match event {
                     RdmaEvent::ReadDone { read, missing, asked, .. } => {
-                        self.done(driver, read, &missing, asked, take)?;
+                        self.done(driver, read, &missing, asked);
                     }
                     RdmaEvent::Closed { by, .. } => ended = Some(by),
                     _ => {}
                 }
             }
+            self.handover.take(self.job.range.start, take)?;
             if shown.0.elapsed() >= PROGRESS_INTERVAL {
                 let bits = (self.report.bytes - shown.1) as f64 * 8.0 / shown.0.elapsed().as_secs_f64();
                 shown = (Instant::now(), self.report.bytes);
@@ -287,10 +342,10 @@ impl Reader {
         Ok(ended)
     }
 
-    /// Whether the connection takes one more Read. In a stream, answers that come too late must be over first.
+    /// Whether the connection takes one more Read: the peer may serve fewer at a time, and in a stream, answers that come too late must be
+    /// over first.
     fn may_post(&mut self, driver: &Driver) -> bool {
-        let connection = self.job.region.connection;
-        let may = !driver.is_stream() || driver.endpoint.may_read(connection);
+        let may = driver.endpoint.may_read(self.job.region.connection);
         if may {
             self.waits = None;
         }
@@ -298,17 +353,19 @@ impl Reader {
     }
 
     fn may_ask(&self) -> bool {
-        self.next < self.job.range.end && self.next - self.taken < AHEAD * PIECE && !self.free.is_empty()
+        let ahead = AHEAD_BYTES.max(self.job.how.window());
+        self.next < self.job.range.end && self.next - self.handover.taken < ahead && !self.free.is_empty()
     }
 
     fn ask(&mut self, driver: &mut Driver) -> io::Result<()> {
         let Some(place) = self.free.pop() else { return Ok(()) };
-        let range = self.next..self.job.range.end.min(self.next + PIECE);
-        let (now, after) = (driver.now(), Nanos::from(self.job.deadline));
+        let ClientRead { deadline, message_bytes, .. } = self.job.how;
+        let range = self.next..self.job.range.end.min(self.next + message_bytes);
+        let (now, after) = (driver.now(), Nanos::from(deadline));
         let read = RemoteRead {
             sink: MemorySlice {
                 memory: self.job.memory,
-                start: place as u64 * PIECE,
+                start: place as u64 * message_bytes,
                 length: range.end - range.start,
             },
             from: RemoteAddress { stag: self.job.region.stag, offset: range.start },
@@ -324,23 +381,16 @@ impl Reader {
         Ok(())
     }
 
-    fn done(
-        &mut self,
-        driver: &Driver,
-        read: u64,
-        missing: &[Range<u64>],
-        asked: u32,
-        take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let Some(piece) = self.pieces.remove(&read) else { return Ok(()) };
+    fn done(&mut self, driver: &Driver, read: u64, missing: &[Range<u64>], asked: u32) {
+        let Some(piece) = self.pieces.remove(&read) else { return };
         let length = piece.range.end - piece.range.start;
         self.report.requests += u64::from(asked);
         self.report.complete += u64::from(missing.is_empty());
         self.report.bytes += length - total(missing);
         self.report.longest_seconds = self.report.longest_seconds.max(piece.began.elapsed().as_secs_f64());
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = self.handover.memory(length);
         if let Some(memory) = driver.memory(self.job.memory) {
-            memory.copy(piece.place as u64 * PIECE, &mut bytes);
+            memory.copy(piece.place as u64 * self.job.how.message_bytes, &mut bytes);
         }
         for hole in missing {
             // What lay there is of an earlier piece.
@@ -348,11 +398,6 @@ impl Reader {
             self.missing.push(piece.range.start + hole.start..piece.range.start + hole.end);
         }
         self.free.push(piece.place);
-        self.over.insert(piece.range.start, bytes);
-        while let Some(bytes) = self.over.remove(&self.taken) {
-            take(self.taken - self.job.range.start, &bytes)?;
-            self.taken += bytes.len() as u64;
-        }
-        Ok(())
+        self.handover.put(piece.range.start, bytes);
     }
 }

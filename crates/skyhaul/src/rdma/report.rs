@@ -242,6 +242,9 @@ pub struct RdmaWriteReport {
     pub bits_per_second: f64,
     /// CPU seconds of the thread while sending.
     pub cpu_seconds: f64,
+    /// Times that the thread went to sleep.
+    #[serde(default)]
+    pub voluntary_switches: u64,
     /// The same per 10⁹ bytes of payload.
     pub cpu_seconds_per_gb: f64,
     /// Seconds by which the schedule slipped.
@@ -302,7 +305,7 @@ pub struct RdmaReadReport {
     pub missing: Vec<(u64, u64)>,
     /// Bytes in these.
     pub missing_bytes: u64,
-    /// Reads: pieces of the range.
+    /// Reads: pieces of the range, as long as [`ClientRead::message_bytes`](super::ClientRead::message_bytes) says.
     pub reads: u64,
     /// Of these: complete.
     pub complete: u64,
@@ -317,6 +320,12 @@ pub struct RdmaReadReport {
     pub bits_per_second: f64,
     /// CPU seconds of the thread.
     pub cpu_seconds: f64,
+    /// Seconds in which the thread was ready to run and had no CPU. They make Reads end late, and are no work of this process.
+    #[serde(default)]
+    pub cpu_wait_seconds: f64,
+    /// Times that the thread went to sleep.
+    #[serde(default)]
+    pub voluntary_switches: u64,
     /// The longest Read, seconds.
     pub longest_seconds: f64,
     /// Why the connection ended: `here` if the peer confirmed.

@@ -50,7 +50,7 @@ fn from(address: &RdmaAddress) -> RdmaReadOptions {
     RdmaReadOptions {
         from: address.clone(),
         range: None,
-        deadline: Duration::from_secs(20),
+        how: ClientRead::new(Duration::from_secs(20)),
         faults: None,
         datagram_bytes: None,
         crc: None,
@@ -138,7 +138,7 @@ fn a_program_writes_and_is_given_the_immediate_data_behind_the_write() {
     assert_eq!((behind.messages, behind.in_region, behind.immediate), (0..0, false, Some(1)));
     let mut got = Vec::new();
     client
-        .read(102..106, Duration::from_secs(20), &stop, &mut |_, bytes| {
+        .read(102..106, &ClientRead::new(Duration::from_secs(20)), &stop, &mut |_, bytes| {
             got.extend_from_slice(bytes);
             Ok(())
         })

@@ -60,7 +60,7 @@ fn from(address: &RdmaAddress) -> RdmaReadOptions {
     RdmaReadOptions {
         from: address.clone(),
         range: None,
-        deadline: Duration::from_secs(20),
+        how: ClientRead::new(Duration::from_secs(20)),
         faults: None,
         datagram_bytes: Some(8972),
         crc: None,
@@ -263,7 +263,7 @@ fn reads_of_a_peer_that_is_gone_end_by_their_deadline() {
         }
     });
     let deadline = Duration::from_millis(300);
-    let reading = RdmaReadOptions { deadline, ..from(&address) };
+    let reading = RdmaReadOptions { how: ClientRead::new(deadline), ..from(&address) };
     let (began, mut zeros) = (Instant::now(), true);
     let mut take = |_: u64, piece: &[u8]| {
         zeros &= piece.iter().all(|byte| *byte == 0);
@@ -283,7 +283,8 @@ fn an_interrupt_ends_reads_before_their_deadline() {
         serve(ServeOptions { verify: false, connections: None, ..options(&["a:64MiB:read"]) }, "a");
     // Half of what arrives is lost, so no piece of a megabyte is whole for long.
     let faults = Some("loss=0.5,seed=4".parse().unwrap());
-    let reading = RdmaReadOptions { faults, deadline: Duration::from_secs(3600), ..from(&address) };
+    let reading =
+        RdmaReadOptions { faults, how: ClientRead::new(Duration::from_secs(3600)), ..from(&address) };
     let interrupt = StopFlag::default();
     let mut taken = 0;
     let mut take = |at: u64, piece: &[u8]| {
@@ -372,4 +373,69 @@ fn strangers_get_no_state_and_no_answer_longer_than_their_question() {
     assert!(longest <= 300, "{longest}");
     assert_eq!((served.connections.len(), served.complete), (1, 40));
     assert_eq!(served.verify.unwrap().different_bytes, 0);
+}
+
+/// Short Reads, many at a time, are one range in order; those that are lost are asked for again.
+#[test]
+fn many_reads_are_under_way_at_a_time() {
+    let content: Vec<u8> = (0..1_000_001u32).map(|n| (n * 7 % 251) as u8).collect();
+    let mut server = RdmaServer::open(ServeOptions { verify: false, ..options(&["a:1MiB:read"]) }).unwrap();
+    server.place("a", 0, &content);
+    let address: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
+    let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
+    let mut got = Vec::new();
+    let mut take = |at: u64, piece: &[u8]| {
+        assert_eq!(at, got.len() as u64, "in order");
+        got.extend_from_slice(piece);
+        Ok(())
+    };
+    let how =
+        ClientRead { message_bytes: 3000, outstanding: 200, ..ClientRead::new(Duration::from_secs(20)) };
+    let faults = Some("loss=0.05,seed=3".parse().unwrap());
+    let reading = RdmaReadOptions { range: Some(0..content.len() as u64), how, faults, ..from(&address) };
+    let report = read(&reading, &StopFlag::default(), &mut take, &mut |_| {}).unwrap();
+    assert_eq!((report.missing_bytes, report.reads, report.complete), (0, 334, 334), "{report:?}");
+    assert!(report.requests > 334 && report.datagrams.arrivals_lost_on_purpose > 0, "{report:?}");
+    assert!(got == content);
+    run.join().unwrap();
+}
+
+#[test]
+fn reads_out_of_bounds_are_refused_before_a_connection_is_made() {
+    let address = "rdma+udp://127.0.0.1:9/a".parse().unwrap();
+    let whole = ClientRead::new(Duration::from_secs(1));
+    for how in [
+        ClientRead { message_bytes: 0, ..whole },
+        ClientRead { message_bytes: MAX_READ_BYTES + 1, ..whole },
+        ClientRead { outstanding: 0, ..whole },
+        ClientRead { outstanding: MAX_OUTSTANDING + 1, ..whole },
+        ClientRead { message_bytes: 4 << 20, outstanding: 65, ..whole },
+    ] {
+        let reading = RdmaReadOptions { how, ..from(&address) };
+        let refused = read(&reading, &StopFlag::default(), &mut |_, _| Ok(()), &mut |_| {}).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{how:?}");
+    }
+}
+
+/// A server to which nothing comes sleeps until something does, whatever carries its segments.
+#[test]
+fn an_idle_server_sleeps() {
+    let idle = |listen: &str, tier| {
+        let options = ServeOptions {
+            duration: Some(Duration::from_secs(3)),
+            tier,
+            ..ServeOptions::new(listen.parse().unwrap(), vec!["a:4KiB:read,write".parse().unwrap()])
+        };
+        std::thread::spawn(move || {
+            let mut server = RdmaServer::open(options).unwrap();
+            server.run(&StopFlag::default(), &mut |_| {}).unwrap().voluntary_switches
+        })
+    };
+    let runs = [
+        idle("rdma+udp://127.0.0.1:0", PlacementTier::Stage),
+        idle("rdma+udp://127.0.0.1:0", PlacementTier::Auto),
+        idle("rdma+tcp://127.0.0.1:0", PlacementTier::Stage),
+    ];
+    let switches = runs.map(|run| run.join().unwrap());
+    assert!(switches.iter().all(|count| *count <= 10), "{switches:?}");
 }

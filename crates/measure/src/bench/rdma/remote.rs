@@ -3,8 +3,8 @@
 use super::options::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
 use skyhaul::rdma::{
-    PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions, RdmaServeReport, RdmaServer, RdmaWriteOptions,
-    ServeOptions, WriteSource, write,
+    ClientRead, MAX_READ_BYTES, PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions, RdmaServeReport,
+    RdmaServer, RdmaWriteOptions, ServeOptions, WriteSource, write,
 };
 use skyhaul::stop::StopFlag;
 use skyhaul_io::address::Transport;
@@ -17,6 +17,11 @@ use std::time::Instant;
 
 /// The socket buffer of every receiver of datagrams.
 const BUFFER: &str = "?rcvbuf=64MiB";
+/// Bytes of Reads at a time, if these are more than one and no more than so many.
+const OUTSTANDING_BYTES: u64 = 4 << 20;
+const MAX_OUTSTANDING: u64 = 16;
+/// A range is read in messages, then the next: between two, nothing is under way.
+const RANGE_BYTES: u64 = 16 << 20;
 
 /// A region of this many bytes that one peer uses.
 pub(super) fn serving(
@@ -163,7 +168,12 @@ pub(super) fn writes(
     Ok(Ran { run: run.settle(written.seconds, &writer, &server)?, how })
 }
 
-/// Reads one after the other, some of the answers withheld.
+/// Reads at a time: as many as fit the caches of a CPU, but no more than make up for a round trip.
+pub(super) fn outstanding(message_bytes: u64) -> usize {
+    (OUTSTANDING_BYTES / message_bytes).clamp(1, MAX_OUTSTANDING) as usize
+}
+
+/// Reads of long ranges, some of the answers withheld.
 pub(super) fn reads(
     options: &RdmaBenchOptions,
     message_bytes: u64,
@@ -173,24 +183,30 @@ pub(super) fn reads(
 ) -> io::Result<Ran> {
     let serve = serving(options.address, REGION_BYTES, PlacementTier::Stage, transport)?;
     let arriving = withheld(loss, round)?;
+    let outstanding = outstanding(message_bytes);
+    let how = ClientRead {
+        message_bytes: message_bytes.min(MAX_READ_BYTES),
+        outstanding,
+        ..ClientRead::new(READ_DEADLINE)
+    };
     let both = between(options, serve, options.cpus, |at| {
         let to = region(at, transport)?;
-        let how = RdmaClientOptions {
+        let connecting = RdmaClientOptions {
             to,
             arriving,
             leaving: None,
             datagram_bytes: Some(DATAGRAM_BYTES),
             crc: None,
         };
-        let client = RdmaClient::connect(how, &options.stop)?;
+        let client = RdmaClient::connect(connecting, &options.stop)?;
         let (began, mut run, mut longest) = (Instant::now(), RdmaBenchRun::default(), 0.0_f64);
+        let range_bytes = (RANGE_BYTES.max(message_bytes) / message_bytes) * message_bytes;
         let mut from = 0;
         while began.elapsed() < options.time && !options.stop.is_set() {
-            let range = from..from + message_bytes;
-            let read = client.read(range, READ_DEADLINE, &options.stop, &mut |_, _| Ok(()))?;
-            from = if from + 2 * message_bytes > REGION_BYTES { 0 } else { from + message_bytes };
+            let read = client.read(from..from + range_bytes, &how, &options.stop, &mut |_, _| Ok(()))?;
+            from = if from + 2 * range_bytes > REGION_BYTES { 0 } else { from + range_bytes };
             (run.sent_bytes, run.placed_bytes) =
-                (run.sent_bytes + message_bytes, run.placed_bytes + read.bytes);
+                (run.sent_bytes + range_bytes, run.placed_bytes + read.bytes);
             run.messages += read.reads;
             run.whole = Some(run.whole.unwrap_or(0) + read.complete);
             longest = longest.max(read.longest_seconds);
@@ -207,6 +223,7 @@ pub(super) fn reads(
     // What the server sent and the reader did not see; less than none is refused with the sums.
     run.lost = run.sent.saturating_sub(run.placed + run.refused);
     run.is_lossy = at.kernel_drops + out.kernel_drops > 0 || (loss == 0.0 && run.lost > 0);
-    let how = format!("RDMA Read, {} ms each: {}", READ_DEADLINE.as_millis(), told.mode);
+    let how =
+        format!("RDMA Read, {outstanding} at a time, {} ms each: {}", READ_DEADLINE.as_millis(), told.mode);
     Ok(Ran { run: run.settle(seconds, &server, &reader)?, how })
 }
