@@ -44,6 +44,9 @@
 //! # Ok::<(), PeerError>(())
 //! ```
 //!
+//! A server has a port of its own, or shares that of another service, which tells clients apart by their [first bytes](FirstBytes) and
+//! gives them to its [`PeerIntake`]. Clients may hold different tokens, each with [services of its own](TokenHolders).
+//!
 //! No more is read than the message at hand still needs, so the stream can be handed on after any message. Memory grows with
 //! what arrived, never with what a length promises.
 //!
@@ -53,6 +56,8 @@ mod channel;
 mod client;
 mod connection;
 mod data;
+mod first_bytes;
+mod half_open;
 mod message;
 mod server;
 mod service;
@@ -61,8 +66,9 @@ pub use crate::auth::{Fingerprint, ServerKey, Token};
 pub use client::{attach, connect, connect_any};
 pub use connection::Connection;
 pub use data::{DataStream, Encryptor};
+pub use first_bytes::{FirstBytes, MAX_FIRST_BYTES};
 pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
-pub use server::{Server, ServerOptions, ServerStats};
+pub use server::{PeerIntake, Server, ServerOptions, ServerStats, TokenHolders};
 pub use service::{
     Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, Service, Session,
 };

@@ -9,11 +9,21 @@ use crate::address::Endpoint;
 use crate::quantity::{Rate, Size};
 use crate::udp::{bind_to_interface, set_option};
 use crate::wake::wait_for_room;
+use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+/// Reads what has arrived of a connection, and leaves it there; 0: the other end has closed. It does not wait.
+///
+/// # Errors
+/// Nothing has arrived (`WouldBlock`), or the connection is broken.
+pub fn peek(socket: &impl AsFd, into: &mut [u8]) -> io::Result<usize> {
+    let (_, there) = recv(socket, into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+    Ok(there)
+}
 
 /// Options of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -132,8 +132,12 @@ impl Connection {
         }
     }
 
-    /// The server's side of the handshake.
-    pub(super) fn admit(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
+    /// The server's side of the handshake; returns which of these tokens the client holds.
+    pub(super) fn admit<'t>(
+        &mut self,
+        tokens: impl IntoIterator<Item = &'t Token>,
+        end: Instant,
+    ) -> Result<usize, PeerError> {
         // In clear text, and laid out as version 1 had it: so each version reads that of the other.
         let preface = Preface { skyhaul: VERSION, nonce: String::new() };
         let preface = serde_json::to_vec(&preface).map_err(|error| self.unexpected(&error.to_string()))?;
@@ -146,13 +150,15 @@ impl Connection {
         }
         let proof = unhex::<MAC_BYTES>(&hello.proof).ok_or(PeerError::Stranger(self.peer))?;
         let binding = self.channel.binding()?;
-        if !token.is_proof(Role::Client, &binding, &proof) {
+        let mut tokens = tokens.into_iter().enumerate();
+        let Some((held, token)) = tokens.find(|(_, token)| token.is_proof(Role::Client, &binding, &proof))
+        else {
             self.send(&Welcome::WrongToken)?;
             return Err(PeerError::Token(self.peer));
-        }
+        };
         self.send(&Welcome::Proof(hex(&token.proof(Role::Server, &binding))))?;
         self.trust(MAX_REQUEST_BYTES, MAX_MESSAGE_BYTES);
-        Ok(())
+        Ok(held)
     }
 
     /// Both have proved the token: longer messages may be received and sent.

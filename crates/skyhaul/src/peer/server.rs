@@ -5,17 +5,18 @@
 
 use super::channel::server_config;
 use super::connection::QUEUE_UPDATE_INTERVAL;
+use super::half_open::HalfOpen;
 use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
 use super::{Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, Token, Waiting};
-use crate::admission::ConnectionTable;
 use crate::auth::ServerKey;
 use crate::panics;
 use rustls::ServerConfig;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
-use skyhaul_io::lock::{lock, wait_while};
+use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::door::Door;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -28,8 +29,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often threads that wait look whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Time for a displaced connection to go.
-const DISPLACE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Stack of the threads of half-open connections, which do little.
 const HANDSHAKE_STACK_BYTES: usize = 256 << 10;
 
@@ -94,52 +93,18 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Connections whose peer has not proved the token. One that is displaced is shut down, and its thread notices.
-struct HalfOpen {
-    table: Mutex<ConnectionTable<TcpStream>>,
-    left: Condvar,
-}
-
-impl HalfOpen {
-    fn new(max_total: usize, max_per_address: usize) -> Self {
-        Self { table: Mutex::new(ConnectionTable::new(max_total, max_per_address)), left: Condvar::new() }
-    }
-
-    /// Admits a connection, and displaces another if there are too many; `None`: that one did not go in time.
-    fn enter(&self, from: IpAddr, stream: &TcpStream) -> Option<u64> {
-        let stream = stream.try_clone().ok()?;
-        let mut table = self.table();
-        if let Some(displaced) = table.displaced(from).ok()? {
-            let _ = table.get(displaced)?.shutdown(Shutdown::Both);
-            let full = |table: &mut ConnectionTable<TcpStream>| table.displaced(from) != Ok(None);
-            table = wait_while(&self.left, table, DISPLACE_TIMEOUT, full);
-            if full(&mut table) {
-                return None;
-            }
-        }
-        Some(table.insert(from, stream))
-    }
-
-    /// The peer of a connection has proved the token, or is gone.
-    fn leave(&self, number: u64) {
-        self.table().remove(number);
-        self.left.notify_all();
-    }
-
-    fn len(&self) -> usize {
-        self.table().len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, ConnectionTable<TcpStream>> {
-        lock(&self.table)
-    }
+/// Clients that hold a token, and what they may ask for.
+pub struct TokenHolders {
+    /// The token.
+    pub token: Token,
+    /// The services.
+    pub services: Vec<Box<dyn Service>>,
 }
 
 struct Shared {
-    token: Token,
+    holders: Vec<TokenHolders>,
     tls: Arc<ServerConfig>,
     options: ServerOptions,
-    services: Vec<Box<dyn Service>>,
     stop: AtomicBool,
     half_open: HalfOpen,
     inside: AtomicUsize,
@@ -152,8 +117,36 @@ struct Shared {
 /// A server that runs in threads of its own until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    local: SocketAddr,
+    local: Option<SocketAddr>,
     accepting: Option<JoinHandle<()>>,
+}
+
+/// Takes connections for a [`Server`] that came to the port of another service. Nothing may have been read of them or written to them.
+#[derive(Clone)]
+pub struct PeerIntake(Arc<Shared>);
+
+impl std::fmt::Debug for PeerIntake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PeerIntake").finish_non_exhaustive()
+    }
+}
+
+impl PeerIntake {
+    /// Returns the counts of its server so far.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        self.0.stats()
+    }
+
+    /// Serves a connection within the limits of the server; closes it if that has ended.
+    pub fn take(&self, stream: TcpStream) {
+        if let Ok(from) = stream.peer_addr()
+            && !self.0.stopped()
+            && stream.set_nonblocking(false).is_ok()
+        {
+            self.0.receive(stream, from);
+        }
+    }
 }
 
 impl Server {
@@ -181,13 +174,32 @@ impl Server {
         options: ServerOptions,
         services: Vec<Box<dyn Service>>,
     ) -> Result<Self, PeerError> {
-        let door = Door::open(at)?;
-        let local = door.local();
+        Self::start_for(key, Some(at), vec![TokenHolders { token, services }], options)
+    }
+
+    /// The same for holders of several tokens, each with services of their own. Without an address it serves only connections
+    /// that are [given](PeerIntake::take) to it.
+    ///
+    /// # Errors
+    /// As [`start_with`](Self::start_with).
+    pub fn start_for(
+        key: &ServerKey,
+        at: Option<SocketAddr>,
+        holders: Vec<TokenHolders>,
+        options: ServerOptions,
+    ) -> Result<Self, PeerError> {
+        for (at, one) in holders.iter().enumerate() {
+            if holders[..at].iter().any(|other| other.token.is_same(&one.token)) {
+                let text = format!("two clients have the same token{}", Hint("give each its own"));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
+            }
+        }
+        let door = at.map(Door::open).transpose()?;
+        let local = door.as_ref().map(Door::local);
         let shared = Arc::new(Shared {
-            token,
+            holders,
             tls: server_config(key)?,
             options,
-            services,
             stop: AtomicBool::new(false),
             half_open: HalfOpen::new(options.half_open, options.half_open.div_ceil(4)),
             inside: AtomicUsize::new(0),
@@ -196,29 +208,42 @@ impl Server {
             attachments: Arc::default(),
             counts: Counts::default(),
         });
-        let mine = shared.clone();
-        let accepting =
-            std::thread::Builder::new().name("peers".into()).spawn(move || accept(&door, &mine))?;
-        Ok(Self { shared, local, accepting: Some(accepting) })
+        let accepting = door.map(|door| {
+            let mine = shared.clone();
+            std::thread::Builder::new().name("peers".into()).spawn(move || accept(&door, &mine))
+        });
+        Ok(Self { accepting: accepting.transpose()?, shared, local })
+    }
+
+    /// Where connections are given to it that came to another port.
+    #[must_use]
+    pub fn intake(&self) -> PeerIntake {
+        PeerIntake(self.shared.clone())
     }
 
     /// Whether it still lets peers in: it ends by itself only if its listener fails, or by a fault in this program.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.accepting.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.local.is_none() || self.accepting.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Where it listens, with the port that the system chose; `0.0.0.0:0` if it has no port of its own.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        self.local
+        self.local.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
     /// Returns the counts so far.
     #[must_use]
     pub fn stats(&self) -> ServerStats {
-        let (read, all) = (|n: &AtomicU64| n.load(Ordering::Relaxed), &self.shared.counts);
-        let (running, waiting) = self.shared.queue().len();
+        self.shared.stats()
+    }
+}
+
+impl Shared {
+    fn stats(&self) -> ServerStats {
+        let (read, all) = (|n: &AtomicU64| n.load(Ordering::Relaxed), &self.counts);
+        let (running, waiting) = self.queue().len();
         ServerStats {
             accepted: read(&all.accepted),
             full: read(&all.full),
@@ -226,7 +251,7 @@ impl Server {
             done: read(&all.done),
             refused: read(&all.refused),
             failed: read(&all.failed),
-            half_open: self.shared.half_open.len(),
+            half_open: self.half_open.len(),
             running,
             waiting,
         }
@@ -277,11 +302,13 @@ impl Shared {
         let thread = std::thread::Builder::new().name("peer".into()).stack_size(HANDSHAKE_STACK_BYTES);
         let work = move || {
             let admitted = Connection::server(stream, &shared.tls).and_then(|mut connection| {
-                connection.admit(&shared.token, Instant::now() + HANDSHAKE_TIMEOUT).map(|()| connection)
+                let tokens = shared.holders.iter().map(|holders| &holders.token);
+                let held = connection.admit(tokens, Instant::now() + HANDSHAKE_TIMEOUT)?;
+                Ok((connection, held))
             });
             shared.half_open.leave(number);
             match admitted {
-                Ok(connection) => shared.welcome(connection),
+                Ok((connection, held)) => shared.welcome(connection, held),
                 Err(_) => count(&shared.counts.unproven),
             }
         };
@@ -292,7 +319,7 @@ impl Shared {
     }
 
     /// Go on with a peer that proved the token, on a thread with an ordinary stack.
-    fn welcome(self: &Arc<Self>, mut connection: Connection) {
+    fn welcome(self: &Arc<Self>, mut connection: Connection, held: usize) {
         if self.inside.fetch_add(1, Ordering::Relaxed) >= self.options.connections {
             self.inside.fetch_sub(1, Ordering::Relaxed);
             let why = format!("too many connections{}", Hint("try again later"));
@@ -301,7 +328,7 @@ impl Shared {
         }
         let shared = self.clone();
         let work = move || {
-            let served = catch_unwind(AssertUnwindSafe(|| shared.serve(connection)));
+            let served = catch_unwind(AssertUnwindSafe(|| shared.serve(connection, held)));
             shared.inside.fetch_sub(1, Ordering::Relaxed);
             if let Err(panic) = served {
                 count(&shared.counts.failed);
@@ -315,14 +342,16 @@ impl Shared {
     }
 
     /// Whatever the peer asks, until it is gone.
-    fn serve(self: &Arc<Self>, mut connection: Connection) {
+    fn serve(self: &Arc<Self>, mut connection: Connection, held: usize) {
+        let services = &self.holders[held].services;
         let mut silent = Instant::now();
         while !self.stopped() && silent.elapsed() < IDLE_TIMEOUT {
             match connection.receive::<Ask>(POLL_INTERVAL) {
                 Ok(Ask::Attach { cookie, encrypted }) => {
                     return self.attach(connection, &cookie, encrypted);
                 }
-                Ok(Ask::Run { service, body }) => match self.run(&mut connection, &service, body) {
+                Ok(Ask::Run { service, body }) => match self.run(services, &mut connection, (&service, body))
+                {
                     Ok(()) => silent = Instant::now(),
                     Err(_) => return count(&self.counts.failed),
                 },
@@ -349,11 +378,15 @@ impl Shared {
         }
     }
 
-    fn run(self: &Arc<Self>, connection: &mut Connection, name: &str, body: Value) -> Result<(), PeerError> {
-        let known = || self.services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ");
-        let found = self.services.iter().find(|service| service.name() == name);
+    fn run(
+        self: &Arc<Self>,
+        services: &[Box<dyn Service>],
+        connection: &mut Connection,
+        (name, body): (&str, Value),
+    ) -> Result<(), PeerError> {
+        let found = services.iter().find(|service| service.name() == name);
         let admitted = found
-            .ok_or_else(|| format!("unknown service `{}`; this server has {}", name.escape_debug(), known()))
+            .ok_or_else(|| self.unknown(services, name))
             .and_then(|service| {
                 service.admit(&body, &self.options.limits).map(|admission| (service, admission))
             })
@@ -373,16 +406,33 @@ impl Shared {
         let end = Instant::now() + admission.takes * 2 + Duration::from_secs(10);
         let limits = self.options.limits;
         service.run(
-            &mut Session { connection, limits, end, stop: &self.stop, attachments: &self.attachments },
+            &mut Session {
+                connection,
+                limits,
+                end,
+                stop: &self.stop,
+                revoked: None,
+                attachments: &self.attachments,
+            },
             body,
         )?;
         count(&self.counts.done);
         Ok(())
     }
 
+    /// Why a service is refused that the client may not ask for.
+    fn unknown(&self, services: &[Box<dyn Service>], name: &str) -> String {
+        let known = services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ");
+        let mut others = self.holders.iter().flat_map(|holders| &holders.services);
+        if others.any(|service| service.name() == name) {
+            return format!("the token does not permit `{name}`; it permits {known}");
+        }
+        format!("unknown service `{}`; this server has {known}", name.escape_debug())
+    }
+
     fn join(self: &Arc<Self>, connection: &Connection, admission: Admission) -> Result<Place, String> {
         let takes = admission.takes;
-        if takes > self.options.limits.duration {
+        if admission.slot && takes > self.options.limits.duration {
             let most = self.options.limits.duration.as_secs();
             return Err(format!(
                 "the test would take {:.0} s, the limit is {most} s{}",

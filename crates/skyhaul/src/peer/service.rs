@@ -92,6 +92,8 @@ pub struct Session<'a> {
     pub limits: Limits,
     pub(super) end: Instant,
     pub(super) stop: &'a AtomicBool,
+    /// Also ends it.
+    pub(super) revoked: Option<&'a AtomicBool>,
     pub(super) attachments: &'a Arc<Attachments>,
 }
 
@@ -99,7 +101,15 @@ impl<'a> Session<'a> {
     /// Whether to end: the server stops, or the time is over. Every loop of a service asks this.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.left().is_zero()
+        let is_revoked = self.revoked.is_some_and(|revoked| revoked.load(Ordering::Relaxed));
+        is_revoked || self.stop.load(Ordering::Relaxed) || self.left().is_zero()
+    }
+
+    /// The same request, which also ends when `revoked` is set.
+    #[must_use]
+    pub fn revocable<'b>(&'b mut self, revoked: &'b AtomicBool) -> Session<'b> {
+        let Session { connection, limits, end, stop, attachments, .. } = self;
+        Session { connection, limits: *limits, end: *end, stop, revoked: Some(revoked), attachments }
     }
 
     /// Time that is left.

@@ -1,5 +1,6 @@
 //! Both ends on loopback, and peers that do not behave.
 
+mod shared_port;
 mod tls;
 
 use super::message::framed;
