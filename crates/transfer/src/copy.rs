@@ -44,6 +44,7 @@ mod plan;
 mod range;
 mod reader;
 mod receiver;
+mod rights;
 mod sender;
 mod serve;
 mod session;
@@ -66,6 +67,7 @@ pub use options::{CopyOptions, LiveLimit, Tuning};
 pub use path::{PathTrial, source_sizes, try_path};
 pub use plan::Plan;
 pub use range::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
+pub use rights::{CopyRights, CopyRoot, CopyUse};
 pub use serve::CopyService;
 pub use watched::{StallLimits, copy_watched};
 

@@ -17,7 +17,7 @@ use options::{engine, exists, is_url, refuse, tuning};
 use serde::Serialize;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::Faults;
-use skyhaul::peer::{Limits, PeerError, Server, ServerKey, ServerOptions, ServerStats, Service, Token};
+use skyhaul::peer::{PeerError, Server, ServerKey, ServerOptions, ServerStats, Service, Token};
 use skyhaul::stop::StopFlag;
 use skyhaul_transfer::copy::{CopyOptions, CopyService, StallLimits, copy_watched, remote};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -25,8 +25,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use summary::{shown, tell};
 
-/// How long a copy may take on a server: longer than any disk is written.
-const LONGEST: Duration = Duration::from_secs(90 * 86_400);
 /// How long a copy may stand still. A disk that tries a bad sector again takes tens of seconds; who presses Ctrl-C waits for none.
 const LIMITS: StallLimits =
     StallLimits { moving: Duration::from_secs(120), stopping: Duration::from_secs(1) };
@@ -56,11 +54,7 @@ fn serve(args: &CopyServeArgs) -> Result<Outcome> {
         args.disk_faults.as_deref().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
     let service = CopyService::new(&args.root, args.read_only)?.with(engine(args.disk_engine), faults);
     let (token, key) = listener::peer_server(&args.token_file)?;
-    let options = ServerOptions {
-        limits: Limits { duration: LONGEST, ..Limits::default() },
-        ..ServerOptions::default()
-    };
-    let server = listen(args.listen, &token, &key, options, service)?;
+    let server = listen(args.listen, &token, &key, ServerOptions::default(), service)?;
     let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
     say!("serving {} at {}", roots.join(", "), server.local());
     let door = Listener::with_token("copy", server.local(), &args.token_file, key.fingerprint());

@@ -26,6 +26,8 @@ pub(super) struct ReceiveRequest<'a> {
     /// Only compare.
     pub(super) verify: bool,
     pub(super) allowed: Allowed,
+    /// Directories that exist keep their permissions and times.
+    pub(super) keeps_directories: bool,
 }
 
 /// A file of which both ends read what they have.
@@ -231,7 +233,11 @@ impl Receiver<'_> {
             }
             destination::enter(&entry, &into.tree, &into.path, &self.rules)
         });
-        let settles = is_directory && verdict.is_ok() && !self.rules.verify;
+        let is_made = matches!(verdict, Ok(Verdict::Made));
+        let settles = is_directory
+            && verdict.is_ok()
+            && !self.rules.verify
+            && (is_made || !self.wishes.keeps_directories);
         if settles {
             self.directories.push(file);
         }

@@ -8,11 +8,13 @@ use super::message::{Direction, Measured, MeasuredRate, Message, Request, Sample
 use super::options::{Account, Budget, Tuning, tune};
 use super::plan::trial;
 use super::receiver::{self, ReceiveRequest};
+use super::rights::{Asked, CopyRights, CopyRoot, Everything, OpenRoot};
 use super::sender;
 use super::session::LocalEnd;
 use serde_json::Value;
 use skyhaul::peer::{Admission, DataStream, Limits, PeerError, Service, Session};
 use skyhaul_core::hint::Hint;
+use skyhaul_io::disk::tree::Kind;
 use skyhaul_io::disk::{Engine, Faults, Tree};
 use skyhaul_io::lock::lock;
 use skyhaul_io::tcp::tune::LARGEST_WINDOW;
@@ -24,20 +26,24 @@ use std::time::{Duration, Instant};
 /// How long a client may take to attach its flows.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long a copy may take: longer than any disk is written.
+const LONGEST: Duration = Duration::from_secs(90 * 86_400);
+
 /// A root at which a session has waited for so long does not respond.
 const HUNG_AFTER: Duration = Duration::from_secs(10);
 
 /// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CopyService {
-    roots: Vec<Arc<Tree>>,
+    roots: Arc<[OpenRoot]>,
+    rights: Arc<dyn CopyRights>,
     /// Nothing may be written.
     read_only: bool,
     engine: Engine,
     faults: Faults,
     pub(super) budget: Arc<Budget>,
     /// The sessions, and the roots of each.
-    running: Mutex<Vec<(CopyActivity, Vec<PathBuf>)>>,
+    running: Arc<Mutex<Vec<(CopyActivity, Vec<PathBuf>)>>>,
     hung_after: Duration,
 }
 
@@ -47,21 +53,31 @@ impl CopyService {
     /// # Errors
     /// A directory does not exist.
     pub fn new(roots: &[PathBuf], read_only: bool) -> io::Result<Self> {
-        let open = |root: &PathBuf| {
-            let path = std::fs::canonicalize(root)
-                .map_err(|error| skyhaul_io::file::failed("serve", root, &error))?;
-            Ok(Arc::new(Tree::open(&path).map_err(|error| skyhaul_io::file::failed("serve", root, &error))?))
-        };
-        let roots = roots.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let roots = roots.iter().map(|root| CopyRoot::plain(root, !read_only));
+        Ok(Self { read_only, ..Self::of_roots(roots.collect::<io::Result<_>>()?)? })
+    }
+
+    /// Serve directories under names, to clients that may do everything there.
+    ///
+    /// # Errors
+    /// A directory does not exist.
+    pub fn of_roots(roots: Vec<CopyRoot>) -> io::Result<Self> {
         Ok(Self {
-            roots,
-            read_only,
+            roots: roots.into_iter().map(CopyRoot::open).collect::<io::Result<_>>()?,
+            rights: Arc::new(Everything),
+            read_only: false,
             engine: Engine::Auto,
             faults: Faults::default(),
             budget: Arc::default(),
-            running: Mutex::default(),
+            running: Arc::default(),
             hung_after: HUNG_AFTER,
         })
+    }
+
+    /// The same for clients with these rights. All share memory and limits.
+    #[must_use]
+    pub fn for_rights(&self, rights: Arc<dyn CopyRights>) -> Self {
+        Self { rights, ..self.clone() }
     }
 
     /// With these system calls, and faults of the disk, for tests.
@@ -71,45 +87,17 @@ impl CopyService {
     }
 
     /// The root that holds `path`, and the path there: absolute, or below the first root.
-    fn place(&self, path: &Path) -> Result<(Arc<Tree>, PathBuf), String> {
-        let (root, rest) = self.find(path)?;
+    fn place(&self, path: &Path) -> Result<(Arc<Tree>, Asked<'_>), String> {
+        let asked = Asked::find(&self.roots, path)?;
         // Opened anew for each copy: directories that it remembers may be gone by the next.
-        let tree = Tree::open(root).map_err(|error| error.to_string())?;
-        Ok((Arc::new(tree.with(self.faults.clone())), rest))
-    }
-
-    /// The same, without a look at the disk.
-    fn find(&self, path: &Path) -> Result<(&Path, PathBuf), String> {
-        let outside = || {
-            let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
-            format!(
-                "{} is outside the served directories ({}){}",
-                path.display(),
-                roots.join(", "),
-                Hint("give a path below one of them")
-            )
-        };
-        let within = |root: &&Arc<Tree>| path.starts_with(root.path());
-        let (root, rest) = match path.is_absolute() {
-            // The longest: roots may lie in each other.
-            true => {
-                let root = self.roots.iter().filter(within).max_by_key(|root| root.path().as_os_str().len());
-                let root = root.ok_or_else(outside)?;
-                (root, path.strip_prefix(root.path()).map_err(|_| outside())?)
-            }
-            false => (self.roots.first().ok_or_else(outside)?, path),
-        };
-        let plain = |part: std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
-        let rest: PathBuf = rest.components().filter(|part| *part != std::path::Component::CurDir).collect();
-        if !rest.components().all(plain) {
-            return Err(outside());
-        }
-        Ok((root.path(), rest))
+        let tree = Tree::open(asked.root.tree.path()).map_err(|error| error.to_string())?;
+        Ok((Arc::new(tree.with(self.faults.clone())), asked))
     }
 
     /// The roots of these paths, if each of them responds.
     fn responding(&self, request: &Request) -> Result<Vec<PathBuf>, String> {
-        let roots = request.paths.iter().map(|path| self.find(&path.path()).map(|(root, _)| root.to_owned()));
+        let asked = request.paths.iter().map(|path| Asked::find(&self.roots, &path.path()));
+        let roots = asked.map(|asked| asked.map(|asked| asked.root.tree.path().to_owned()));
         let roots = roots.collect::<Result<Vec<_>, _>>()?;
         let running = lock(&self.running);
         let hung = running.iter().filter(|(activity, _)| activity.hangs(self.hung_after));
@@ -154,6 +142,9 @@ impl CopyService {
             return Err("a request has 1 to 1024 paths".into());
         }
         self.tuning(&request).check()?;
+        for path in &request.paths {
+            Asked::find(&self.roots, &path.path())?.check(&*self.rights, &request)?;
+        }
         self.responding(&request)?;
         Ok(request)
     }
@@ -176,7 +167,21 @@ impl CopyService {
 
     fn roots(&self, request: &Request) -> io::Result<Vec<Root>> {
         let root = |(at, name): (usize, &super::message::Name)| {
-            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
+            let (tree, asked) = self.place(&name.path()).map_err(io::Error::other)?;
+            let first = asked.rest.components().next().map(|first| Path::new(first.as_os_str()));
+            let is_file = |path: &Path| {
+                Ok::<_, io::Error>(tree.status(path)?.is_some_and(|there| there.kind != Kind::Directory))
+            };
+            if let Some(first) = first.filter(|_| asked.root.is_disk)
+                && is_file(first)?
+            {
+                let text = format!("{} is no scan", name.path().display());
+                return Err(io::Error::new(io::ErrorKind::NotFound, text));
+            }
+            if is_file(&asked.rest)? {
+                asked.may_read(&*self.rights)?;
+            }
+            let path = asked.rest;
             // By the name that was asked for, also where it is a root itself.
             let name = asked_name(&name.path()).map(PathBuf::from).unwrap_or_default();
             Ok(Root { tree, path, name, to: request.to.get(at).copied().unwrap_or(0) })
@@ -186,8 +191,8 @@ impl CopyService {
 
     fn into(&self, request: &Request) -> io::Result<Vec<Destination>> {
         let into = |name: &super::message::Name| {
-            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
-            let into = Destination { tree, path };
+            let (tree, asked) = self.place(&name.path()).map_err(io::Error::other)?;
+            let into = Destination { tree, path: asked.rest };
             if request.verify {
                 return Ok(into);
             }
@@ -199,6 +204,41 @@ impl CopyService {
             Ok(into)
         };
         request.paths.iter().map(into).collect()
+    }
+
+    /// A client that pushes may write anything below the directories that it named.
+    fn wishes<'a>(&self, into: &'a [Destination], request: &Request) -> Result<ReceiveRequest<'a>, String> {
+        let mut keeps_directories = false;
+        for path in &request.paths {
+            keeps_directories |= !Asked::find(&self.roots, &path.path())?.may_modify(&*self.rights);
+        }
+        let (exists, verify) = (request.exists, request.verify);
+        Ok(ReceiveRequest { into, exists, verify, allowed: Allowed::All, keeps_directories })
+    }
+
+    /// Copy some files, and leave nothing.
+    fn rehearse(
+        &self,
+        session: &mut Session<'_>,
+        flows: Vec<DataStream>,
+        request: &Request,
+        tuning: &Tuning,
+        (sample, account): (&Sample, Account),
+        (aside, roots): (Option<TemporaryDirectories>, &[Root]),
+    ) -> io::Result<()> {
+        let stop = until(session);
+        let mut quiet = |_: &_| {};
+        let talk = Control::new(session.connection, &stop, &mut quiet, tuning);
+        if let Some(aside) = aside {
+            let places = aside.places();
+            let wishes = self.wishes(&places, request).map_err(io::Error::other)?;
+            receiver::receive(talk, flows, &wishes, tuning, account)?;
+        } else {
+            let manifest = Manifest::of(roots, &account)?.sample(sample);
+            sender::send(talk, flows, roots, &manifest, tuning, account)?;
+        }
+        // Nothing is left: the next may begin.
+        session.connection.send(&Message::Alive).map_err(of_peer)
     }
 
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
@@ -218,7 +258,7 @@ impl CopyService {
         drop(asked);
         let flows = flows(session, request)?;
         if let Some(sample) = &request.sample {
-            return rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
+            return self.rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
         }
         let stop = until(session);
         let mut quiet = |_: &_| {};
@@ -228,7 +268,8 @@ impl CopyService {
         }
         match request.way {
             Direction::Push => {
-                receiver::receive(talk, flows, &wishes(&into, request), &tuning, account).map(drop)
+                let wishes = self.wishes(&into, request).map_err(io::Error::other)?;
+                receiver::receive(talk, flows, &wishes, &tuning, account).map(drop)
             }
             Direction::Pull => {
                 let asked = tuning.activity.at_disk();
@@ -278,33 +319,6 @@ fn answer(
     })
 }
 
-/// Copy some files, and leave nothing.
-fn rehearse(
-    session: &mut Session<'_>,
-    flows: Vec<DataStream>,
-    request: &Request,
-    tuning: &Tuning,
-    (sample, account): (&Sample, Account),
-    (aside, roots): (Option<TemporaryDirectories>, &[Root]),
-) -> io::Result<()> {
-    let stop = until(session);
-    let mut quiet = |_: &_| {};
-    let talk = Control::new(session.connection, &stop, &mut quiet, tuning);
-    if let Some(aside) = aside {
-        receiver::receive(talk, flows, &wishes(&aside.places(), request), tuning, account)?;
-    } else {
-        let manifest = Manifest::of(roots, &account)?.sample(sample);
-        sender::send(talk, flows, roots, &manifest, tuning, account)?;
-    }
-    // Nothing is left: the next may begin.
-    session.connection.send(&Message::Alive).map_err(of_peer)
-}
-
-/// A client that pushes may write anything below the directories that it named.
-fn wishes<'a>(into: &'a [Destination], request: &Request) -> ReceiveRequest<'a> {
-    ReceiveRequest { into, exists: request.exists, verify: request.verify, allowed: Allowed::All }
-}
-
 /// Whether a session is over. It borrows its connection: its end is seen by the clock and the server's flag.
 fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
     let (left, begun, over) = (session.left(), Instant::now(), session.stop());
@@ -332,9 +346,9 @@ impl Service for CopyService {
         "copy"
     }
 
-    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
+    fn admit(&self, body: &Value, _: &Limits) -> Result<Admission, String> {
         self.request(body)?;
-        Ok(Admission::aside(limits.duration))
+        Ok(Admission::aside(LONGEST))
     }
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
@@ -362,7 +376,7 @@ mod tests {
         let (one, two) = (directory.path().join("one"), directory.path().join("one/two"));
         std::fs::create_dir_all(&two).unwrap();
         let service = CopyService::new(&[one.clone(), two.clone()], false).unwrap();
-        let at = |path: &Path| service.place(path).map(|(root, rest)| (root.path().to_owned(), rest));
+        let at = |path: &Path| service.place(path).map(|(tree, asked)| (tree.path().to_owned(), asked.rest));
         let (one, two) = (one.canonicalize().unwrap(), two.canonicalize().unwrap());
         assert_eq!(at(Path::new("exp")), Ok((one.clone(), "exp".into())));
         assert_eq!(at(&two.join("exp")), Ok((two, "exp".into())));

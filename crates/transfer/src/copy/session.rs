@@ -163,7 +163,13 @@ pub(super) fn run(
             let into = aside.as_ref().map_or_else(|| here.into.to_vec(), TemporaryDirectories::places);
             let allowed = Allowed::by(&options.sources, |at| at % options.into.len().max(1));
             let verify = purpose == Purpose::Verify;
-            let wishes = ReceiveRequest { into: &into, exists: options.exists, verify, allowed };
+            let wishes = ReceiveRequest {
+                into: &into,
+                exists: options.exists,
+                verify,
+                allowed,
+                keeps_directories: false,
+            };
             receiver::receive(talk, flows, &wishes, &options.tuning, account)?
         }
         (false, Some(sample)) => {
