@@ -60,8 +60,8 @@ use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
-    PlannedStatus, QueueRequest, QueuedStatus, RecordingStatus, Station, StationEvent, StationRefusal,
-    StationRequest, StationSnapshot, TransferId, TransferRequest,
+    PlannedStatus, QueueRequest, QueuedId, QueuedStatus, RecordingStatus, Station, StationEvent,
+    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
 };
 use std::collections::HashMap;
 use std::io;
@@ -220,6 +220,15 @@ impl StationService {
     pub fn queued(&self) -> Vec<QueuedStatus> {
         lock(&self.shared.state).station.queued()
     }
+    /// Copies the scan of a copy that failed or was cancelled to another destination, as a new copy in its place, with its rate, hours and
+    /// priority. It blocks as [`order_copies`](Self::order_copies) does.
+    ///
+    /// # Errors
+    /// As for a new order; or the copy has not ended, or cannot be removed yet. It stays then.
+    pub fn redirect_copy(&self, copy: QueuedId, to: Vec<String>) -> Result<AcceptedCopies, OrderError> {
+        self.shared.redirect_copy(copy, to)
+    }
+
 
     /// The scans of a schedule by start time.
     #[must_use]

@@ -23,7 +23,7 @@ pub(crate) enum TransfersWhat {
     /// End a copy; returns when it has ended
     Cancel(TransfersOneArgs),
     /// Try a copy again that failed, was cancelled, or waits for its next attempt
-    Retry(TransfersOneArgs),
+    Retry(TransfersRetryArgs),
     /// Forget a copy that has ended; what is at its destination stays there
     Rm(TransfersOneArgs),
 }
@@ -49,6 +49,20 @@ pub(crate) struct TransfersAddArgs {
     /// Copies of a higher priority begin first, -9 to 9
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true, value_parser = priority())]
     pub(crate) priority: i8,
+    /// Encrypt the contents of files, also if the destination is configured without
+    #[arg(long)]
+    pub(crate) encrypt: bool,
+    #[command(flatten)]
+    pub(crate) at: AtStationArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TransfersRetryArgs {
+    /// Number of the copy
+    pub(crate) number: u64,
+    /// Copy to another destination, as a new copy in its place; a directory for each disk that the scan is on
+    #[arg(value_name = "NAME:DIR")]
+    pub(crate) to: Vec<String>,
     #[command(flatten)]
     pub(crate) at: AtStationArgs,
 }

@@ -271,6 +271,9 @@ pub(super) fn copy_line(copy: &Value) -> String {
         }
     }
     if matches!(state.as_str(), "waiting" | "backing off") {
+    if copy["data_encrypted"] == true {
+        line.push_str(", encrypted");
+    }
         let _ = write!(line, ", from {}", text("due_at"));
         if copy["waiting_for_hours"] == true {
             line.push_str(", for its hours");

@@ -16,8 +16,8 @@ pub(crate) fn run(args: &TransfersArgs) -> Result<Outcome> {
     match &args.what {
         None => list(&args.at),
         Some(TransfersWhat::Add(args)) => add(args),
-        Some(TransfersWhat::Cancel(args)) => change(args, "cancel"),
-        Some(TransfersWhat::Retry(args)) => change(args, "retry"),
+        Some(TransfersWhat::Cancel(args)) => change(&args.at, args.number, "cancel", &json!({})),
+        Some(TransfersWhat::Retry(args)) => change(&args.at, args.number, "retry", &json!({ "to": args.to })),
         Some(TransfersWhat::Rm(args)) => remove(args),
     }
 }
@@ -70,6 +70,7 @@ fn add(args: &TransfersAddArgs) -> Result<Outcome> {
         "from": from,
         "until": until,
         "priority": args.priority,
+        "encrypt": args.encrypt,
     });
     let reply = client(&args.at, REPLY_TIMEOUT)?.post("/api/v1/queue", &body)?;
     if args.at.json {
@@ -99,10 +100,10 @@ pub(super) fn ends(hours: Option<DayWindow>) -> (Option<String>, Option<String>)
     hours.map(|hours| (text(hours.from_minute), text(hours.to_minute))).unzip()
 }
 
-fn change(args: &TransfersOneArgs, how: &str) -> Result<Outcome> {
-    let path = format!("/api/v1/queue/{}/{how}", args.number);
-    let copy = client(&args.at, REPLY_TIMEOUT)?.post(&path, &json!({}))?;
-    match args.at.json {
+fn change(at: &AtStationArgs, number: u64, how: &str, body: &Value) -> Result<Outcome> {
+    let path = format!("/api/v1/queue/{number}/{how}");
+    let copy = client(at, REPLY_TIMEOUT)?.post(&path, body)?;
+    match at.json {
         true => print::json(&copy)?,
         false => print::page(&format!("{}\n", copy_line(&copy)))?,
     }

@@ -80,7 +80,13 @@ fn a_delivery_to_a_host_that_stops_dies_and_disappears_is_told_truly() {
     std::fs::write(&config, text.replace("name = 'hasty'", "name = 'other'")).unwrap();
     pair.serving.kill_and_restart();
     let lost = pair.agreed("failed");
-    assert_eq!(lost["reason"], "the configuration has no destination hasty any more", "{lost}");
+    let reason = lost["reason"].as_str().unwrap();
+    let hint = "`skyhaul transfers retry 1 NAME:DIR` copies to another, `skyhaul transfers rm 1` forgets it";
+    assert_eq!(
+        reason,
+        format!("the configuration has no destination hasty any more; hint: {hint}"),
+        "{lost}"
+    );
     pair.schedule("list x_mh").expect(0);
     std::fs::write(&config, text).unwrap();
     pair.serving.kill_and_restart();

@@ -6,7 +6,10 @@ use crate::serve::{Serving, frames, names};
 use crate::site::{Job, Site, number, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) const MIB: usize = 1 << 20;
@@ -175,6 +178,107 @@ fn scans_are_copied_and_only_then_done() {
     pair.until_done(4);
     let said = crate::site::run(&format!("transfers --station http://{}", pair.serving.api)).expect(0).told();
     assert!(said.contains("1 exp_mh_no0001 to correlator (d1): done, 5.24 MB of 5.24 MB"), "{said}");
+}
+
+/// Between a station and the host that it copies to: it keeps all that passes.
+fn listening(to: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, heard) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<u8>>>::default());
+    let kept = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else { return };
+            for (mut from, mut into) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || {
+                    let mut piece = vec![0; 64 << 10];
+                    while let Ok(count @ 1..) = from.read(&mut piece) {
+                        kept.lock().unwrap().extend_from_slice(&piece[..count]);
+                        if into.write_all(&piece[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = into.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (port, heard)
+}
+
+#[test]
+fn contents_are_encrypted_where_the_destination_or_the_order_says_so() {
+    let (site, place) = (Site::new(1), Place::new());
+    let secret = b"contents that are secret";
+    for name in ["plain", "by_order", "by_destination"] {
+        scan(&site.disks[0], name, &[&noise(5000)[..], secret].concat());
+    }
+    let (port, heard) = listening(place.port);
+    let token = place.at("token");
+    let destination = |name: &str, more: &str| {
+        let token = token.display();
+        format!(
+            "[[station.destination]]\nname = '{name}'\nhost = '127.0.0.1'\nport = {port}\ntoken_file = '{token}'\n{more}\n"
+        )
+    };
+    let more = destination("plain", "") + &destination("secret", "encrypt = true");
+    let mut pair = Pair { serving: Serving::start(site, &more), place };
+    for (copy, line, is_encrypted) in [
+        (1, "by_order plain:in --encrypt", true),
+        (2, "by_destination secret:in", true),
+        (3, "plain plain:in", false),
+    ] {
+        heard.lock().unwrap().clear();
+        let accepted = pair.add(line)["copies"][0].clone();
+        assert!(accepted["data_encrypted"].is_null(), "{accepted}");
+        let done = pair.until_done(copy);
+        assert_eq!(done["data_encrypted"], is_encrypted, "{done}");
+        let passed = heard.lock().unwrap();
+        let is_read = passed.windows(secret.len()).any(|part| part == secret);
+        assert_eq!(is_read, !is_encrypted, "{line}");
+        drop(passed);
+        pair.same(0, line.split(' ').next().unwrap(), "in");
+    }
+    pair.serving.kill_and_restart();
+    assert_eq!((&pair.copy(1)["data_encrypted"], &pair.copy(1)["encrypt"]), (&true.into(), &true.into()));
+    let said = crate::site::run(&format!("transfers --station http://{}", pair.serving.api)).expect(0).told();
+    assert!(said.contains("1 by_order to plain (in): done, ") && said.contains(", encrypted"), "{said}");
+}
+
+#[test]
+fn a_copy_whose_destination_is_gone_goes_to_another_or_is_forgotten() {
+    let mut pair = Pair::new(1, &[("s", 1), ("t", 1)]);
+    pair.add("s t hasty:in --at 2200-01-01T00:00:00Z --priority 3");
+    let config = pair.serving.site.disks[0].parent().unwrap().join("station.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(pair.refused("transfers retry 1 correlator:in").contains("cancel it first"));
+    std::fs::write(&config, text.replace("name = 'hasty'", "name = 'other'")).unwrap();
+    pair.serving.kill_and_restart();
+    for copy in [1, 2] {
+        let lost = pair.until(copy, "its failure", |one| one["state"] == "failed");
+        let reason = lost["reason"].as_str().unwrap();
+        assert!(reason.contains("no destination hasty any more; hint: `skyhaul transfers retry"), "{lost}");
+    }
+    // Again to where it was: nothing has changed.
+    pair.serving.call("transfers retry 1");
+    pair.until(1, "its failure", |one| one["state"] == "failed");
+    for (line, why) in [
+        ("1 elsewhere:in", "the destinations are: correlator, wrong, nobody, other"),
+        ("1 nobody:in", "nobody (127.0.0.1:1): "),
+        ("9 correlator:in", "no copy in the queue has the number 9"),
+    ] {
+        let said = pair.refused(&format!("transfers retry {line}"));
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    assert_eq!(pair.queue().len(), 2);
+    let moved = pair.serving.call("transfers retry 1 correlator:in").expect(0).json();
+    assert_eq!((number(&moved["copy"]), &moved["order"]), (3, &Value::from(3)), "{moved}");
+    pair.until_done(3);
+    pair.same(0, "s", "in");
+    assert!(pair.refused("transfers retry 3 other:in").contains("it is at its destination"));
+    pair.serving.call("transfers rm 2").expect(0);
+    let left: Vec<u64> = pair.queue().iter().map(|one| number(&one["copy"])).collect();
+    assert_eq!(left, [3]);
 }
 
 #[test]

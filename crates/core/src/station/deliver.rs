@@ -115,6 +115,8 @@ impl Station {
             priority: rule.priority,
             hours: rule.hours,
             schedule: Some(schedule.clone()),
+            // As its destination says.
+            encrypt: false,
         };
         let known = &self.config.destinations;
         self.queue.add(now, vec![request], (known, &[]), actions).map_err(|refusal| said(refusal.into()))?;

@@ -335,15 +335,15 @@ impl Queue {
                 one.moved_bytes = one.moved_bytes.max(moved_bytes);
                 one.status.there_bytes = there_bytes.min(size);
                 one.status.unconfirmed_bytes = unconfirmed_bytes.min(size - one.status.there_bytes);
-                actions.push(StationAction::QueuedChanged(one.status.clone()));
             }
+            QueuedEvent::Connected { data_encrypted } => one.status.data_encrypted = Some(data_encrypted),
             QueuedEvent::Comparing => {
                 (one.status.state, one.status.rate_bits) = (QueuedState::Comparing, 0);
                 (one.status.there_bytes, one.status.unconfirmed_bytes) = (size, 0);
-                actions.push(StationAction::QueuedChanged(one.status.clone()));
             }
-            QueuedEvent::Ended(outcome) => self.attempted(now, copy, outcome, actions),
+            QueuedEvent::Ended(outcome) => return self.attempted(now, copy, outcome, actions),
         }
+        actions.push(StationAction::QueuedChanged(one.status.clone()));
     }
 
     /// An attempt has ended.

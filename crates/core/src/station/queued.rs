@@ -48,6 +48,8 @@ pub struct QueuedRequest {
     pub hours: Option<DayWindow>,
     /// The schedule that asked for it; `None`: a client.
     pub schedule: Option<String>,
+    /// The contents of files are encrypted, also if the configuration does not say so of the destination.
+    pub encrypt: bool,
 }
 
 impl QueuedRequest {
@@ -147,6 +149,8 @@ pub struct QueuedStatus {
     pub there_bytes: u64,
     /// Bytes that are on their way beyond these: the destination has got them, and has not said that they are durable.
     pub unconfirmed_bytes: u64,
+    /// Whether the contents of files were encrypted in the last attempt; `None`: none has got so far.
+    pub data_encrypted: Option<bool>,
     /// Bits per second that arrive there, over the last second or so.
     pub rate_bits: u64,
     /// How fast it may copy.
@@ -166,6 +170,11 @@ pub struct QueuedStatus {
 /// What a thread reports of a queued copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueuedEvent {
+    /// The connections for data stand; whether the contents of files are encrypted on them.
+    Connected {
+        /// Whether they are.
+        data_encrypted: bool,
+    },
     /// It has come further.
     Progress {
         /// Bytes that the destination has confirmed.

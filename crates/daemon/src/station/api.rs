@@ -309,7 +309,9 @@ impl ApiState {
             }
             Call::Queue => replied(StatusCode::OK, &self.queue()),
             Call::QueueCopies => self.queue_copies(request).await?,
-            Call::CancelCopy | Call::RetryCopy | Call::RemoveCopy => self.change_queue(call, &name).await?,
+            Call::CancelCopy | Call::RetryCopy | Call::RemoveCopy => {
+                self.change_queue(call, &name, request).await?
+            }
             Call::Events => self.events(connection)?,
             Call::OpenApi => replied(StatusCode::OK, &openapi()),
             Call::Metrics => {

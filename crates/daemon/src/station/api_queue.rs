@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use skyhaul::core::hint::Hint;
 use skyhaul_core::station::{QueueRequest, QueuedId};
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 
 /// The body of an order.
 #[derive(Default, Deserialize)]
@@ -27,6 +28,15 @@ struct OrderBody {
     until: Option<String>,
     priority: i8,
     schedule: Option<String>,
+    encrypt: bool,
+}
+
+/// The body of a retry.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RetryBody {
+    /// Another destination, with its directories.
+    to: Vec<String>,
 }
 
 impl From<OrderError> for Failure {
@@ -50,15 +60,12 @@ impl ApiState {
 
     pub(super) async fn queue_copies(&self, request: Request) -> Result<Response, Failure> {
         let body: OrderBody = self.read(request).await?;
-        let OrderBody { scans, to, at, rate_bits, schedule, .. } = body;
+        let OrderBody { scans, to, at, rate_bits, schedule, encrypt, .. } = body;
         let hours = read_hours(body.from.as_deref(), body.until.as_deref()).map_err(Failure::bad)?;
         let priority = read_priority(body.priority).map_err(Failure::bad)?;
-        let ordering = Arc::clone(&self.ordering).try_lock_owned().map_err(|_| {
-            let text = format!("another order is being checked{}", Hint("ask again"));
-            Failure::new(503, "busy", text)
-        })?;
+        let ordering = self.ordering_turn()?;
         let service = Arc::clone(&self.service);
-        let order = CopyOrder { scans, to, at, rate_bits, hours, priority, schedule };
+        let order = CopyOrder { scans, to, at, rate_bits, hours, priority, schedule, encrypt };
         let work = move || {
             // Also if the client leaves.
             let _ordering = ordering;
@@ -79,12 +86,45 @@ impl ApiState {
         Ok(replied(StatusCode::CREATED, &reply))
     }
 
-    pub(super) async fn change_queue(&self, call: Call, number: &str) -> Result<Response, Failure> {
+    /// Tries a copy again with another destination: as a new copy, in its place.
+    async fn redirect_copy(&self, copy: QueuedId, to: Vec<String>) -> Result<Response, Failure> {
+        let ordering = self.ordering_turn()?;
+        let service = Arc::clone(&self.service);
+        let work = move || {
+            // Also if the client leaves.
+            let _ordering = ordering;
+            service.redirect_copy(copy, to)
+        };
+        let accepted = tokio::task::spawn_blocking(work).await.map_err(Failure::bad)??;
+        let copies = accepted.copies.first().map(|one| json::queued(one, now()));
+        Ok(replied(StatusCode::OK, &copies.unwrap_or_default()))
+    }
+
+    /// A place among those whose order is checked.
+    fn ordering_turn(&self) -> Result<OwnedMutexGuard<()>, Failure> {
+        Arc::clone(&self.ordering).try_lock_owned().map_err(|_| {
+            let text = format!("another order is being checked{}", Hint("ask again"));
+            Failure::new(503, "busy", text)
+        })
+    }
+
+    pub(super) async fn change_queue(
+        &self,
+        call: Call,
+        number: &str,
+        request: Request,
+    ) -> Result<Response, Failure> {
         let number = number.parse().map_err(|_| {
             let hint = Hint("`skyhaul transfers` lists them");
             Failure::bad(format!("expected the number of a copy{hint}"))
         })?;
         let copy = QueuedId(number);
+        if call == Call::RetryCopy {
+            let RetryBody { to } = self.read(request).await?;
+            if !to.is_empty() {
+                return self.redirect_copy(copy, to).await;
+            }
+        }
         let request = match call {
             Call::CancelCopy => QueueRequest::Cancel(copy),
             Call::RetryCopy => QueueRequest::Retry(copy),

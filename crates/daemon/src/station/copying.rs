@@ -90,9 +90,10 @@ pub(super) fn spawn(
         let outcome = QueuedOutcome::Failed { reason, is_final: false };
         Box::new(StationEvent::Queued { copy: id, event: QueuedEvent::Ended(outcome) })
     };
-    let Some(destination) = destination.cloned() else {
+    let Some(mut destination) = destination.cloned() else {
         return Err(failed("the destination is not known".into()));
     };
+    destination.encrypt |= request.encrypt;
     // A second attempt would hang beside it.
     if is_held {
         return Err(failed("a disk does not respond: the last attempt has not ended yet".into()));
@@ -149,6 +150,7 @@ fn options(
         exists: Exists::Fail,
         tuning: Tuning {
             flows: destination.flows,
+            encrypt: destination.encrypt,
             window: destination.window_bytes,
             congestion: destination.congestion.clone(),
             live: control.live.clone(),
@@ -219,7 +221,17 @@ impl Copying {
             (Ok(options), Ok(token)) => (options, token),
             (Err(error), _) | (_, Err(error)) => return failed(&error.to_string()),
         };
-        let report = self.copy(&options, &token, &mut |progress| self.show(progress));
+        let mut is_connected = false;
+        let report = self.copy(&options, &token, &mut |progress| {
+            if !std::mem::replace(&mut is_connected, true) {
+                self.tell(QueuedEvent::Connected { data_encrypted: options.tuning.encrypt });
+            }
+            self.show(progress);
+        });
+        // A small copy is over before it has shown any progress.
+        if let Ok(CopyReport { data_encrypted: Some(data_encrypted), .. }) = report {
+            self.tell(QueuedEvent::Connected { data_encrypted });
+        }
         if let Some(outcome) = self.not_whole(report.as_ref()) {
             return outcome;
         }

@@ -203,6 +203,8 @@ pub(super) fn queued(status: &QueuedStatus, now: UnixMillis) -> Value {
         "hours": request.hours.map(|hours| hours.to_string()),
         "waiting_for_hours": status.is_out_of_hours(now),
         "schedule": request.schedule,
+        "encrypt": request.encrypt,
+        "data_encrypted": status.data_encrypted,
         "paused": status.pace == TransferPace::Paused,
         "limit_bits": limit,
         "rate_bits": status.rate_bits,

@@ -31,6 +31,10 @@ struct KeptCopy {
     schedule: Option<String>,
     #[serde(default)]
     is_unnoted: bool,
+    #[serde(default)]
+    encrypt: bool,
+    #[serde(default)]
+    data_encrypted: Option<bool>,
     state: String,
     attempts: u32,
     failures: u32,
@@ -65,8 +69,17 @@ impl KeptQueue {
 
 impl KeptCopy {
     fn of(status: &QueuedStatus) -> Self {
-        let QueuedRequest { scan, destination, parts, not_before, rate_bits, priority, hours, schedule } =
-            &status.request;
+        let QueuedRequest {
+            scan,
+            destination,
+            parts,
+            not_before,
+            rate_bits,
+            priority,
+            hours,
+            schedule,
+            encrypt,
+        } = &status.request;
         let part = |part: &QueuedPart| KeptPart {
             directory: part.directory.clone(),
             sources: part.sources.clone(),
@@ -85,6 +98,8 @@ impl KeptCopy {
             hours: hours.map(|hours| (hours.from_minute, hours.to_minute)),
             schedule: schedule.clone(),
             is_unnoted: status.is_unnoted,
+            encrypt: *encrypt,
+            data_encrypted: status.data_encrypted,
             state: status.state.name().to_owned(),
             attempts: status.attempts,
             failures: status.failures,
@@ -116,8 +131,10 @@ impl KeptCopy {
                 priority: self.priority,
                 hours: self.hours.map(|(from_minute, to_minute)| DayWindow { from_minute, to_minute }),
                 schedule: self.schedule.clone(),
+                encrypt: self.encrypt,
             },
             is_unnoted: self.is_unnoted,
+            data_encrypted: self.data_encrypted,
             // One that this version does not know is tried again, and proved anew.
             state: QueuedState::of(&self.state).unwrap_or_default(),
             attempts: self.attempts,
@@ -155,6 +172,7 @@ mod tests {
             priority: -3,
             hours: Some(DayWindow { from_minute: 1320, to_minute: 360 }),
             schedule: Some("n26c3_mh".into()),
+            encrypt: true,
         };
         let status = QueuedStatus {
             copy: QueuedId(9),
@@ -166,6 +184,7 @@ mod tests {
             due_at: UnixMillis(12),
             there_bytes: 13,
             is_unnoted: true,
+            data_encrypted: Some(true),
             reason: Some("reset".into()),
             requested_at: UnixMillis(1),
             ..QueuedStatus::default()

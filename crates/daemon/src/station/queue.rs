@@ -21,8 +21,8 @@ use skyhaul::recording::{ScanNames, ScanPattern, ask_disks};
 use skyhaul_core::observation::delivery::{DayWindow, minute_of_day};
 use skyhaul_core::observation::sequencer::attempt_name;
 use skyhaul_core::station::{
-    FreeSpace, PlannedStatus, QueueRefusal, QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedStatus,
-    StationRefusal, StationRequest, UNKNOWN_FILE_SYSTEM, UnixMillis, next_minute_of_day,
+    FreeSpace, PlannedStatus, QueueRefusal, QueueRequest, QueuedId, QueuedPart, QueuedRequest, QueuedState,
+    QueuedStatus, StationRefusal, StationRequest, UNKNOWN_FILE_SYSTEM, UnixMillis, next_minute_of_day,
 };
 use skyhaul_transfer::copy::{PathTrial, SourceSizes, source_sizes};
 use std::collections::BTreeSet;
@@ -54,6 +54,8 @@ pub struct CopyOrder {
     pub priority: i8,
     /// Also all recordings of this schedule.
     pub schedule: Option<String>,
+    /// The contents of files are encrypted, also if the destination does not ask for it.
+    pub encrypt: bool,
 }
 
 /// Copies that were accepted.
@@ -175,7 +177,8 @@ impl Shared {
             let known = known.iter().map(|one| one.name.clone()).collect();
             return Err(StationRefusal::from(QueueRefusal::NoDestination { name: destination, known }).into());
         };
-        let setup = self.setup.destinations.get(at).cloned().unwrap_or_default();
+        let mut setup = self.setup.destinations.get(at).cloned().unwrap_or_default();
+        setup.encrypt |= order.encrypt;
         let (scans, left_out) = self.choose(order, &destination)?;
         let found = self.find(&scans)?;
         let mut copies = Vec::with_capacity(scans.len());
@@ -189,6 +192,7 @@ impl Shared {
                 priority: order.priority,
                 hours: order.hours,
                 schedule: None,
+                encrypt: order.encrypt,
             });
         }
         // What the station knows already is refused before the path is tried, which takes a second.
@@ -221,6 +225,35 @@ impl Shared {
         let mut copies = lock(&self.state).station.queued();
         copies.retain(|one| one.copy >= first);
         Ok(AcceptedCopies { copies, left_out, path })
+    }
+
+    /// Copies the scan of a copy that has ended to another destination, and forgets that copy.
+    pub(super) fn redirect_copy(
+        self: &Arc<Self>,
+        copy: QueuedId,
+        to: Vec<String>,
+    ) -> Result<AcceptedCopies, OrderError> {
+        let all = lock(&self.state).station.queued();
+        let found = all.into_iter().find(|one| one.copy == copy);
+        let one = found.ok_or(StationRefusal::from(QueueRefusal::NoQueued { copy: copy.0 }))?;
+        let hint = match one.state {
+            QueuedState::Failed | QueuedState::Cancelled if !one.is_unnoted => None,
+            QueuedState::Failed | QueuedState::Cancelled => {
+                Some("the journal of its schedule does not have it yet")
+            }
+            QueuedState::Done => Some("it is at its destination; add the scan for another one"),
+            _ => Some("cancel it first"),
+        };
+        if let Some(hint) = hint {
+            let refusal = QueueRefusal::WrongState { copy: copy.0, state: one.state.name(), hint };
+            return Err(StationRefusal::from(refusal).into());
+        }
+        let QueuedRequest { scan, rate_bits, priority, hours, encrypt, .. } = one.request;
+        let order =
+            CopyOrder { scans: vec![scan], to, rate_bits, hours, priority, encrypt, ..CopyOrder::default() };
+        let accepted = self.order_copies(&order)?;
+        self.ask_queue(QueueRequest::Remove(copy))?;
+        Ok(accepted)
     }
 
     /// The scans that are meant, and those that a pattern or a schedule leaves out.

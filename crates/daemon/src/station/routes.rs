@@ -233,6 +233,7 @@ pub(super) const ROUTES: &[Route] = &[
             ),
             ("until", "string", false, "and until this time of the day"),
             ("priority", "integer", false, "copies of a higher one begin first, -9 to 9 (default: 0)"),
+            ("encrypt", "boolean", false, "encrypt the contents of files (default: as the destination says)"),
         ],
         query: &[],
         reply: (
@@ -256,11 +257,16 @@ pub(super) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/api/v1/queue/{name}/retry",
         call: Call::RetryCopy,
-        summary: "Try a copy again that failed, was cancelled, or waits for its next attempt",
-        body: &[],
+        summary: "Try a copy again that failed, was cancelled, or waits for its next attempt; with another destination, one that failed or was cancelled is replaced by a new copy",
+        body: &[(
+            "to",
+            "array",
+            false,
+            "NAME:DIRECTORY of another destination, one for each disk that the scan is on (default: its own)",
+        )],
         query: &[],
         reply: (200, JSON, "the copy"),
-        errors: &[400, 404, 409, 503],
+        errors: &[400, 404, 409, 502, 503],
     },
     Route {
         method: "DELETE",

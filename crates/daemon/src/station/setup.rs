@@ -46,6 +46,8 @@ pub struct DestinationSetup {
     pub window_bytes: Option<u64>,
     /// Congestion control; `None`: the system's own.
     pub congestion: Option<String>,
+    /// The contents of files are encrypted.
+    pub encrypt: bool,
     /// An attempt ends if nothing moves at either end for so long.
     pub stall: Duration,
 }

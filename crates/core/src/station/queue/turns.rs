@@ -6,6 +6,7 @@ use super::super::part::QueuedId;
 use super::super::queued::{MAX_RETRY_MILLIS, MAX_RUNNING_COPIES, QueuedCommand, QueuedState, QueuedStatus};
 use super::super::state::{TransferPace, UnixMillis};
 use super::{Queue, StopCause};
+use crate::hint::Hint;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -68,7 +69,12 @@ impl Queue {
         for copy in lost {
             if let Some(one) = self.all.get_mut(&copy) {
                 let name = &one.status.request.destination;
-                one.status.reason = Some(format!("the configuration has no destination {name} any more"));
+                let hint = Hint(format_args!(
+                    "`skyhaul transfers retry {0} NAME:DIR` copies to another, `skyhaul transfers rm {0}` forgets it",
+                    copy.0
+                ));
+                let text = format!("the configuration has no destination {name} any more{hint}");
+                one.status.reason = Some(text);
             }
             self.end(now, copy, QueuedState::Failed, actions);
         }

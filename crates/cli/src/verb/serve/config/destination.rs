@@ -44,14 +44,15 @@ impl Key<'_> {
                     let windows = entry.list(MAX_WINDOWS)?.iter().map(|window| entry.at(window).window());
                     config.windows = windows.collect::<Result<_>>()?;
                 }
+                "encrypt" => reached.encrypt = entry.flag()?,
                 "flows" => reached.flows = entry.number(1..=MAX_FLOWS)?,
                 "window" => reached.window_bytes = Some(entry.parse::<Size>()?.bytes()),
                 "stall" => reached.stall = entry.stall()?,
                 "cc" => reached.congestion = Some(entry.string()?.to_owned()),
                 _ => {
                     let hint = Hint(
-                        "the keys of a destination are cc, flows, host, hours, name, port, rate, stall, token_file, \
-                         window",
+                        "the keys of a destination are cc, encrypt, flows, host, hours, name, port, rate, stall, \
+                         token_file, window",
                     );
                     return Err(entry.wrong(format_args!("unknown key{hint}")));
                 }
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let keys = "name = 'correlator'\nhost = '10.0.0.9'\nport = 7412\ntoken_file = '/etc/t'\nrate = '400Mbps'\n\
-                    flows = 8\nstall = '2min'\nwindow = '64MiB'\ncc = 'bbr'\nhours = [{ from = '22:00', to = '06:00', rate = '1Gbps' }, \
+                    flows = 8\nencrypt = true\nstall = '2min'\nwindow = '64MiB'\ncc = 'bbr'\nhours = [{ from = '22:00', to = '06:00', rate = '1Gbps' }, \
                     { from = '06:00', to = '07:30', rate = 'none' }, { from = '12:00', to = '13:00', rate = 'unlimited' }]";
         let setup = parse(&format!("{STATION}{keys}")).unwrap().setup;
         let StationConfig { destinations, .. } = setup.config;
@@ -171,9 +172,10 @@ mod tests {
         let reached = &setup.destinations[0];
         assert_eq!((reached.host.as_str(), reached.port, reached.flows), ("10.0.0.9", 7412, 8));
         assert_eq!((reached.window_bytes, reached.congestion.as_deref()), (Some(64 << 20), Some("bbr")));
-        assert_eq!(reached.stall, Duration::from_secs(120));
+        assert_eq!((reached.stall, reached.encrypt), (Duration::from_secs(120), true));
         let setup = parse(&format!("{STATION}name = 'c'\ntoken_file = 't'")).unwrap().setup;
         assert_eq!(setup.destinations[0].stall, Duration::from_secs(60));
+        assert!(!setup.destinations[0].encrypt);
         assert_eq!((setup.destinations[0].host.as_str(), setup.destinations[0].port), ("c", 14301));
     }
 
