@@ -21,13 +21,16 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use skyhaul::io::host::descriptors;
 use skyhaul::io::lock::lock;
+use skyhaul::io::tcp::setup::peek;
+use skyhaul::peer::{FirstBytes, MAX_FIRST_BYTES, PeerIntake};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_layer::Layer;
@@ -76,6 +79,8 @@ pub(crate) struct HttpService {
     /// Whose certificates are judged, where `tls` asks clients for them.
     pub(crate) clients: Option<Arc<ClientAuthorities>>,
     pub(crate) connections: Arc<Connections>,
+    /// Who serves control connections that come to this port, if it takes them.
+    pub(crate) peers: Option<PeerIntake>,
 }
 
 /// A running service. It stops when dropped.
@@ -213,7 +218,7 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
         });
         // All connections share one router; only this extension differs.
         let service = Extension(Arc::clone(&connection)).layer(router.clone());
-        let (connections, carries) = (Arc::clone(&site.connections), site.carries);
+        let (connections, carries, peers) = (Arc::clone(&site.connections), site.carries, site.peers.clone());
         // It counts as failed from here on until it is complete: the connection may be closed before its first step.
         let tls = site.tls.clone().map(|acceptor| TlsDoor {
             acceptor,
@@ -222,7 +227,7 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
         });
         async move {
             tokio::select! {
-                () = enter((stream, &connection), tls, (service, carries), stopped) => {}
+                () = enter((stream, &connection), (peers, tls), (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}
                 () = connection.silent() => connections.note_silent(),
             }
@@ -239,13 +244,37 @@ struct TlsDoor {
     pending: PendingHandshake,
 }
 
-/// Serves a connection, with or without TLS.
+/// Whether a connection is a control connection of this program. It waits until enough has arrived to know, within the time of the first
+/// request, and takes none of it.
+async fn is_peer(stream: &TcpStream) -> bool {
+    let mut bytes = vec![0; MAX_FIRST_BYTES];
+    // Looked at again when more has arrived, and not before.
+    let look = stream.async_io(Interest::READABLE, || match peek(stream, &mut bytes)? {
+        0 => Ok(FirstBytes::Other),
+        there => match FirstBytes::of(&bytes[..there]) {
+            FirstBytes::Few => Err(io::ErrorKind::WouldBlock.into()),
+            known => Ok(known),
+        },
+    });
+    look.await.is_ok_and(|is| is == FirstBytes::Peer)
+}
+
+/// Serves a connection: a control connection by its own server, any other over HTTP, with or without TLS.
 async fn enter(
     (stream, connection): (TcpStream, &Connection),
-    tls: Option<TlsDoor>,
+    (peers, tls): (Option<PeerIntake>, Option<TlsDoor>),
     service: (Answering, Carries),
     stopped: watch::Receiver<bool>,
 ) {
+    if let Some(peers) = peers
+        && is_peer(&stream).await
+    {
+        tls.into_iter().for_each(|tls| tls.pending.complete());
+        // It may wait a moment for a place among its own half-open connections.
+        let take = move || stream.into_std().map(|stream| peers.take(stream));
+        let _ = spawn_blocking(take).await;
+        return;
+    }
     let Some(TlsDoor { acceptor, clients, pending }) = tls else {
         return serve(stream, service, stopped).await;
     };

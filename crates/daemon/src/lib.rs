@@ -32,6 +32,7 @@ pub mod fleet_json;
 mod http;
 pub mod metrics;
 mod notes;
+pub mod peers;
 mod remote;
 mod rights;
 pub mod schedule;

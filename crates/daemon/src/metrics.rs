@@ -45,6 +45,7 @@ impl Server {
             router,
             tls: None,
             clients: None,
+            peers: None,
             connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
@@ -76,6 +77,7 @@ mod tests {
             router: Router::new(),
             tls: None,
             clients: None,
+            peers: None,
             connections: usual_connections(),
         };
         let beside = || async {

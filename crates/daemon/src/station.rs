@@ -52,6 +52,8 @@ pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
 pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
+use crate::peers::{PeerOptions, PeerServer, StationSigns};
+use crate::served::roots::ServedDirectory;
 use crate::webdav::WebDavServer;
 use alerts::Alerts;
 use dashboard::board::Board;
@@ -59,6 +61,7 @@ use disk_jobs::{ALARMS_FILE, DiskJobs};
 use kept::Schedules;
 use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
+use skyhaul::peer::{ServerKey, Token};
 use skyhaul_core::station::{
     PlannedStatus, QueueRequest, QueuedId, QueuedStatus, RecordingStatus, Station, StationEvent,
     StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
@@ -127,6 +130,8 @@ impl StationService {
             is_queue_stale: AtomicBool::new(false),
             deliveries: Mutex::new(job),
             files: OnceLock::new(),
+            peers: OnceLock::new(),
+            is_recording: Arc::default(),
             fleet: Mutex::default(),
             board,
             alerts,
@@ -215,11 +220,6 @@ impl StationService {
         self.shared.ask_queue(request)
     }
 
-    /// The copies of the queue by number.
-    #[must_use]
-    pub fn queued(&self) -> Vec<QueuedStatus> {
-        lock(&self.shared.state).station.queued()
-    }
     /// Copies the scan of a copy that failed or was cancelled to another destination, as a new copy in its place, with its rate, hours and
     /// priority. It blocks as [`order_copies`](Self::order_copies) does.
     ///
@@ -229,6 +229,11 @@ impl StationService {
         self.shared.redirect_copy(copy, to)
     }
 
+    /// The copies of the queue by number.
+    #[must_use]
+    pub fn queued(&self) -> Vec<QueuedStatus> {
+        lock(&self.shared.state).station.queued()
+    }
 
     /// The scans of a schedule by start time.
     #[must_use]
@@ -268,6 +273,31 @@ impl StationService {
     pub fn show_files(&self, server: &WebDavServer) {
         // There is one for each station.
         let _ = self.shared.files.set(server.view());
+    }
+
+    /// Starts the servers of copies and measurements beside the station, with the rights that its configuration gives. `tokens` are those
+    /// of the clients, in order; `directories` are served over HTTP, too.
+    ///
+    /// # Errors
+    /// The port is taken, two clients have the same token, or a directory cannot be opened.
+    pub fn serve_peers(
+        &self,
+        options: &PeerOptions,
+        credentials: (&ServerKey, Vec<Token>),
+        directories: &[ServedDirectory],
+    ) -> io::Result<PeerServer> {
+        // The server ends before the station, or says nothing any more.
+        let station = Arc::downgrade(&self.shared);
+        let log = move |level: &str, client: &str, text: &str| {
+            if let Some(station) = station.upgrade() {
+                station.note_session(level, client, text);
+            }
+        };
+        let signs = StationSigns { recording: Arc::clone(&self.shared.is_recording), log: Arc::new(log) };
+        let server = PeerServer::start(options, credentials, directories, (signs, &self.shared.setup.disks))?;
+        // There is one for each station.
+        let _ = self.shared.peers.set(server.view());
+        Ok(server)
     }
 
     /// Whether its clock still runs; it ends by itself only because of a bug.

@@ -85,6 +85,7 @@ use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::metrics::{Kind, Metric};
+use skyhaul::peer::PeerIntake;
 use skyhaul::recording::IntakeSite;
 use std::fs::DirBuilder;
 use std::io;
@@ -194,12 +195,17 @@ impl FilesView {
 }
 
 impl WebDavServer {
-    /// Opens the port and serves. `disks` are those of the recordings.
+    /// Opens the port and serves. `disks` are those of the recordings, `peers` takes control connections that come to this port.
     ///
     /// # Errors
     /// The port is taken; or it can be reached from other hosts, and there is no token and no issuer; or a directory,
     /// the certificate, a file of keys or the log cannot be used.
-    pub fn start(options: &WebDavOptions, token: Option<&str>, disks: &[PathBuf]) -> io::Result<Self> {
+    pub fn start(
+        options: &WebDavOptions,
+        token: Option<&str>,
+        disks: &[PathBuf],
+        peers: Option<PeerIntake>,
+    ) -> io::Result<Self> {
         if let Some(state) = &options.state {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
             made.map_err(|error| failed("make the directory", state, &error))?;
@@ -255,6 +261,7 @@ impl WebDavServer {
             tls: options.tls.as_ref().map(|files| files.acceptor(&["http/1.1"], asking)).transpose()?,
             clients: clients.clone(),
             connections: Connections::with(total, MAX_PER_ADDRESS),
+            peers,
         };
         let beside = move || async move {
             let authorities = async {

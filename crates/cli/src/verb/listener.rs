@@ -142,26 +142,39 @@ pub(super) fn peer_token(path: &Path) -> Result<Token> {
 
 /// The token and the key of a server. Both are made if they are not there; a new token file names the key.
 pub(super) fn peer_server(token_file: &Path) -> Result<(Token, ServerKey)> {
-    let is_new = std::fs::metadata(token_file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    if is_new {
-        read_or_make(token_file)?;
-    }
-    let token = peer_token(token_file)?;
-    let path = ServerKey::path_beside(token_file);
-    let Some(key) = kept_key(&path)? else { return Ok((token, ServerKey::new()?)) };
-    let fingerprint = key.fingerprint();
-    if is_new {
-        let added = OpenOptions::new().append(true).open(token_file);
-        let added = added.and_then(|mut file| writeln!(file, "{fingerprint}"));
-        added.map_err(|error| failed("write", token_file, &error))?;
-    } else if !token.servers().is_empty() && !token.servers().contains(fingerprint) {
-        let hint = Hint(format_args!("add the line {fingerprint} to it, here and at the clients"));
-        let file = token_file.display();
-        crate::print::note(&format!(
-            "{file} names the keys of other servers only: clients with this file refuse this one{hint}"
-        ));
-    }
+    let (mut tokens, key) = peer_server_for(&[token_file], None)?;
+    let token = tokens.pop().context("no token file")?;
     Ok((token, key))
+}
+
+/// The same with several tokens and one key: in its own file, or beside the first token.
+pub(super) fn peer_server_for(
+    token_files: &[&Path],
+    key_file: Option<&Path>,
+) -> Result<(Vec<Token>, ServerKey)> {
+    let is_missing =
+        |path: &&&Path| std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let new: Vec<&Path> = token_files.iter().filter(is_missing).copied().collect();
+    new.iter().try_for_each(|path| read_or_make(path).map(drop))?;
+    let tokens = token_files.iter().map(|path| peer_token(path)).collect::<Result<Vec<_>>>()?;
+    let beside = || token_files.first().map(|first| ServerKey::path_beside(first));
+    let path = key_file.map(Path::to_path_buf).or_else(beside).context("no token file")?;
+    let Some(key) = kept_key(&path)? else { return Ok((tokens, ServerKey::new()?)) };
+    let fingerprint = key.fingerprint();
+    for (token_file, token) in token_files.iter().zip(&tokens) {
+        if new.contains(token_file) {
+            let added = OpenOptions::new().append(true).open(token_file);
+            let added = added.and_then(|mut file| writeln!(file, "{fingerprint}"));
+            added.map_err(|error| failed("write", token_file, &error))?;
+        } else if !token.servers().is_empty() && !token.servers().contains(fingerprint) {
+            let hint = Hint(format_args!("add the line {fingerprint} to it, here and at the clients"));
+            let file = token_file.display();
+            crate::print::note(&format!(
+                "{file} names the keys of other servers only: clients with this file refuse this one{hint}"
+            ));
+        }
+    }
+    Ok((tokens, key))
 }
 
 /// The key in `path`; a new one if there is no such file. `None`: none can be kept there, which is said.

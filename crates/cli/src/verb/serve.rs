@@ -5,12 +5,14 @@
 //!                                                   ◀── VSI-S ◀───── Field System, m5copy
 //!                                                   ◀── Mark 6 ◀──── Field System (VGOS), da-client
 //!   [http] ─▶ WebDavServer ◀── HTTP, WebDAV ◀── FTS, Rucio, gfal2, davix, rclone, curl
+//!   [peers] ─▶ PeerServer ◀── skyhaul copy, probe
 //!   [etransfer] ─▶ EtransferServer ◀── etransfer ◀── etc
 //!   [fleet] ─▶ FleetMembership ─▶ etcd
 //! ```
 
 mod config;
 mod manager;
+mod peers;
 
 use super::listener;
 use crate::args::StationServeArgs;
@@ -19,7 +21,9 @@ use crate::print::counted;
 use anyhow::{Context, Result, bail};
 use config::HttpConfig;
 use manager::ServiceManager;
+use peers::PeerDoor;
 use skyhaul::core::hint::Hint;
+use skyhaul::peer::PeerIntake;
 use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
 use skyhaul_daemon::fleet::{FleetMembership, FleetSetup};
 use skyhaul_daemon::station::api::StationApi;
@@ -67,28 +71,23 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let vsi = config.vsi.map(start).transpose()?;
     let mark6 = config.mark6.map(start).transpose()?;
     let http = config.http;
-    let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings)).transpose()?;
+    let peers = config.peers.map(|config| PeerDoor::start(config, http.as_ref(), &service)).transpose()?;
+    let intake = peers.as_ref().map(PeerDoor::intake);
+    let files = http.as_ref().map(|http| serve_files(http, &disks_of_recordings, intake)).transpose()?;
     files.iter().for_each(|files| service.show_files(files));
     let etransfer = config.etransfer;
     let etransfer_server =
         etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;
     let fleet = config.fleet.map(|setup| join_fleet(setup, &service, &disks_of_recordings)).transpose()?;
     // All that is said can be used from now on.
-    say!(
-        "station: {}, {}; HTTP API on http://{}",
-        counted(inputs as u64, "input"),
-        counted(disks as u64, "disk"),
-        api.address()
-    );
-    for (name, server) in [("VSI-S", &vsi), ("Mark 6", &mark6)] {
-        server.iter().for_each(|server| say!("{name} on {}", server.address()));
-    }
+    say_station((inputs, disks), &api, [("VSI-S", &vsi), ("Mark 6", &mark6)]);
     if token.is_some() {
         listener::warn_of_tokens_at(listen.ip());
     }
     if let Some((config, server)) = http.as_ref().zip(files.as_ref()) {
         say_files(config, server);
     }
+    peers.iter().for_each(|peers| peers.say(disks));
     if let Some((options, server)) = etransfer.as_ref().zip(etransfer_server.as_ref()) {
         say_etransfer(options, server);
     }
@@ -99,6 +98,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         let is_running = api.is_running()
             && vsi.iter().chain(&mark6).all(VsiServer::is_running)
             && files.as_ref().is_none_or(WebDavServer::is_running)
+            && peers.as_ref().is_none_or(PeerDoor::is_running)
             && etransfer_server.as_ref().is_none_or(EtransferServer::is_running)
             && fleet.as_ref().is_none_or(FleetMembership::is_running);
         if !is_running || !service.is_running() {
@@ -114,8 +114,25 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     }
     let is_whole = service.shut_down();
     // The fleet after the last recording: it is to know how it ended.
-    drop((fleet, api, vsi, mark6, files, etransfer_server));
+    drop((fleet, api, vsi, mark6, files, peers, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Says what the station has, and where it is.
+fn say_station(
+    (inputs, disks): (usize, usize),
+    api: &StationApi,
+    dialogues: [(&str, &Option<VsiServer>); 2],
+) {
+    say!(
+        "station: {}, {}; HTTP API on http://{}",
+        counted(inputs as u64, "input"),
+        counted(disks as u64, "disk"),
+        api.address()
+    );
+    for (name, server) in dialogues {
+        server.iter().for_each(|server| say!("{name} on {}", server.address()));
+    }
 }
 
 /// Makes the station a member of its fleet.
@@ -155,9 +172,9 @@ fn test_alarms(setup: &AlarmSetup) -> Result<Outcome> {
 }
 
 /// Serves directories and the recordings on these disks.
-fn serve_files(config: &HttpConfig, disks: &[PathBuf]) -> Result<WebDavServer> {
+fn serve_files(config: &HttpConfig, disks: &[PathBuf], peers: Option<PeerIntake>) -> Result<WebDavServer> {
     let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
-    WebDavServer::start(&config.options, token.as_deref(), disks).context("serve files")
+    WebDavServer::start(&config.options, token.as_deref(), disks, peers).context("serve files")
 }
 
 /// Says where files are, and who may do what.

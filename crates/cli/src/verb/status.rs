@@ -206,6 +206,25 @@ pub(super) fn delivery_lines(schedule: &Value) -> String {
     out
 }
 
+/// A client that copies or measures, in one line.
+fn peer_line(client: &Value) -> String {
+    let text = |key: &str| escaped_name(client[key].as_str().unwrap_or_default());
+    let number = |key: &str| client[key].as_u64().unwrap_or(0);
+    let mut line = format!(
+        "peer {}: {}: {} running, {} done",
+        text("client"),
+        text("service"),
+        number("running"),
+        number("done")
+    );
+    for (key, what) in [("failed", "failed"), ("yielded", "ended for a recording"), ("refused", "refused")] {
+        if number(key) > 0 {
+            let _ = write!(line, ", {} {what}", number(key));
+        }
+    }
+    line
+}
+
 /// A transfer in one line.
 pub(super) fn transfer_line(transfer: &Value) -> String {
     let text = |key: &str| transfer[key].as_str().unwrap_or_default();
@@ -252,6 +271,9 @@ pub(super) fn copy_line(copy: &Value) -> String {
         bytes(number("there_bytes")),
         bytes(number("size_bytes"))
     );
+    if copy["data_encrypted"] == true {
+        line.push_str(", encrypted");
+    }
     if copy["stopping"] == true {
         line.push_str(", STOPPING");
     }
@@ -271,9 +293,6 @@ pub(super) fn copy_line(copy: &Value) -> String {
         }
     }
     if matches!(state.as_str(), "waiting" | "backing off") {
-    if copy["data_encrypted"] == true {
-        line.push_str(", encrypted");
-    }
         let _ = write!(line, ", from {}", text("due_at"));
         if copy["waiting_for_hours"] == true {
             line.push_str(", for its hours");
@@ -360,6 +379,9 @@ fn text(status: &Value) -> String {
     }
     for transfer in list("transfers") {
         let _ = writeln!(out, "{}", transfer_line(&transfer));
+    }
+    for client in status["peers"]["clients"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "{}", peer_line(client));
     }
     let interrupted = list("interrupted");
     let names: Vec<&str> = interrupted.iter().filter_map(Value::as_str).collect();

@@ -34,6 +34,7 @@ mod lab;
 mod limited;
 mod monitor;
 mod mounted;
+mod one_port;
 mod peers;
 mod placed;
 mod priorities;

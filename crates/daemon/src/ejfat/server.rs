@@ -83,6 +83,7 @@ impl Server {
             router,
             tls,
             clients: None,
+            peers: None,
             connections: Arc::clone(&door.connections),
         };
         let beside = move || async move { door.turns(&wrong).await };

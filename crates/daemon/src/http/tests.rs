@@ -42,6 +42,7 @@ impl TlsService {
             router: Router::new().route("/", get(|| async { "served" })),
             tls: Some(TlsAcceptor::from(Arc::new(server))),
             clients: None,
+            peers: None,
             connections: Arc::clone(connections),
         };
         let server = HttpServer::start(site, "127.0.0.1:0".parse().unwrap(), std::future::pending).unwrap();

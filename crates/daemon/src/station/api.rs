@@ -99,6 +99,7 @@ impl StationApi {
             router: router(&state),
             tls: None,
             clients: None,
+            peers: None,
             connections: usual_connections(),
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
@@ -335,6 +336,9 @@ impl ApiState {
         let qualities = lock(&self.service.shared.board).qualities.clone();
         status["quality"] =
             qualities.iter().map(|(name, report)| (name.clone(), json::quality(report))).collect();
+        if let Some(peers) = self.service.shared.peers.get() {
+            status["peers"] = peers.json();
+        }
         if let Some(fleet) = lock(&self.service.shared.fleet).as_ref() {
             status["fleet"] = fleet.json();
         }

@@ -54,6 +54,7 @@ pub(super) fn text(service: &StationService) -> String {
     ];
     let of_files = |name: &str, kind, help: &str| metric(&format!("files_{name}"), kind, help);
     all.extend(shared.files.get().into_iter().flat_map(|files| files.metrics(&of_files)));
+    all.extend(shared.peers.get().into_iter().flat_map(|peers| peers.metrics(&metric)));
     all.extend(shared.alerts.metrics(&metric));
     all.extend(of_recordings(&snapshot));
     all.extend(of_deliveries(service, &snapshot));

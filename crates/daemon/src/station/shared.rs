@@ -10,6 +10,7 @@ use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
+use crate::peers::PeersView;
 use crate::webdav::FilesView;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
@@ -68,6 +69,10 @@ pub(super) struct Shared {
     pub(super) deliveries: Mutex<std::sync::mpsc::Sender<StationAction>>,
     /// The server of files beside the station, if there is one.
     pub(super) files: OnceLock<FilesView>,
+    /// The server of copies and measurements beside the station, if there is one.
+    pub(super) peers: OnceLock<PeersView>,
+    /// Whether something is recorded, or about to be.
+    pub(super) is_recording: Arc<AtomicBool>,
     /// What is known of its fleet, if it is a member of one.
     pub(super) fleet: Mutex<Option<FleetSigns>>,
 }
@@ -195,6 +200,13 @@ impl Shared {
                 }
             }
         }
+        self.is_recording.store(!state.controls.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Makes an entry of the log of what a client of the peer protocol did.
+    pub(super) fn note_session(&self, level: &str, client: &str, text: &str) {
+        let entry = lock(&self.board).note_session(level, (client, text), &json::wall_clock(now()));
+        self.send("log", &entry);
     }
 
     /// Tells the thread of a transfer what to do; returns what is to be reported without it.

@@ -119,6 +119,21 @@ impl Grants {
         self.all.iter().any(|grant| grant.allows(how, path, self.base_names))
     }
 
+    /// Whether everything below a directory may be used so.
+    pub(crate) fn allow_below(&self, how: Use, directory: &RequestPath) -> bool {
+        let is_covering = |grant: &Grant| {
+            let is_inside = matches!(grant.relation_to(directory), Relation::At | Relation::Below);
+            is_inside
+                && match how {
+                    Use::Stat => true,
+                    Use::List | Use::Read => grant.right == Right::Read,
+                    Use::Create | Use::MakeDirectory => grant.right != Right::Read,
+                    Use::Modify => grant.right == Right::Modify,
+                }
+        };
+        self.all.iter().any(is_covering)
+    }
+
     /// Whether one grant that creates covers both: what is renamed stays where its holder may make it.
     pub(crate) fn allow_rename(&self, from: &RequestPath, to: &RequestPath) -> bool {
         let is_covering = |grant: &Grant| {
@@ -239,6 +254,31 @@ mod tests {
         // As a request for it, the path of a scope is decoded once.
         assert_eq!(allowed("storage.read:/a%20b", "/exp/a%20b"), [Stat, List, Read]);
         assert_eq!(allowed("storage.read:/%61", "/exp/a"), [Stat, List, Read]);
+    }
+
+    #[test]
+    fn what_is_allowed_below_a_directory_is_allowed_by_one_grant_above_it() {
+        let grants = Grants::parse(
+            "storage.create:/a/b storage.read:/c/ storage.modify:/d",
+            Profile::Wlcg,
+            &path("/"),
+        )
+        .unwrap();
+        for (how, of, expected) in [
+            (Create, "/a/b", true),
+            (Create, "/a/b/c", true),
+            (Modify, "/a/b", false),
+            (Create, "/a", false),
+            (Create, "/", false),
+            (Create, "/c", false),
+            (List, "/c", true),
+            (Read, "/c/x", true),
+            (Read, "/a/b", false),
+            (Modify, "/d", true),
+            (Modify, "/dd", false),
+        ] {
+            assert_eq!(grants.allow_below(how, &path(of)), expected, "{how:?} {of}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
 
 /// The sections of a station.
-const STATION: [&str; 4] = ["etransfer", "fleet", "http", "station"];
+const STATION: [&str; 5] = ["etransfer", "fleet", "http", "peers", "station"];
 
 /// The options of a verb that a file can set.
 pub(super) fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {

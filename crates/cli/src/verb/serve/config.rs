@@ -1,4 +1,4 @@
-//! The sections `[station]`, `[http]`, `[etransfer]` and `[fleet]` of a configuration file. `docs/reference/serve.md` has all keys.
+//! The sections `[station]`, `[http]`, `[peers]`, `[etransfer]` and `[fleet]` of a configuration file. `docs/reference/serve.md` has all keys.
 
 mod alarms;
 mod delivery;
@@ -8,8 +8,10 @@ mod fleet;
 mod http;
 mod http_log;
 mod key;
+mod peers;
 
 pub(super) use http::HttpConfig;
+pub(super) use peers::PeersConfig;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use key::{Key, line};
@@ -57,6 +59,7 @@ pub(super) struct ServeConfig {
     pub(super) vsi: Option<VsiOptions>,
     pub(super) mark6: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
+    pub(super) peers: Option<PeersConfig>,
     pub(super) etransfer: Option<EtransferOptions>,
     pub(super) fleet: Option<FleetSetup>,
     pub(super) setup: StationSetup,
@@ -91,6 +94,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         vsi: None,
         mark6: None,
         http: None,
+        peers: None,
         etransfer: None,
         fleet: None,
         setup: StationSetup {
@@ -136,6 +140,13 @@ fn parse(text: &str) -> Result<ServeConfig> {
     }
     if let Some(value) = table.get_ref().get("etransfer") {
         config.etransfer = Some(Key { text, key: "etransfer", value }.etransfer()?);
+    }
+    if let Some(value) = table.get_ref().get("peers") {
+        let directories = config
+            .http
+            .as_ref()
+            .map(|http| http.options.directories.iter().map(|of| of.name.as_str()).collect::<Vec<_>>());
+        config.peers = Some(Key { text, key: "peers", value }.peers(directories.as_deref())?);
     }
     check(&mut config.setup)?;
     if let Some(value) = table.get_ref().get("fleet") {

@@ -119,6 +119,16 @@ impl Board {
         Some(self.enter(time, level, event, name, &said))
     }
 
+    /// Makes an entry of the log of what a client of the peer protocol did.
+    pub(in crate::station) fn note_session(
+        &mut self,
+        level: &str,
+        (client, text): (&str, &str),
+        time: &str,
+    ) -> Value {
+        self.enter(time, level, "peer", client, text)
+    }
+
     fn flash(&mut self, disk: &str, state: &str) {
         let (level, kind, text) = match state {
             "full" => (AlarmLevel::Warning, "disk_full", "was full for a moment"),

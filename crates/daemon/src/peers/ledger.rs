@@ -1,0 +1,200 @@
+//! One account of the sessions of each client: status, metrics and log are made from it.
+
+use serde_json::{Value, json};
+use skyhaul::io::lock::lock;
+use skyhaul::metrics::{Kind, Metric};
+use std::fmt::{self, Debug, Formatter};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What sessions see and say of the station.
+#[derive(Clone)]
+pub(crate) struct StationSigns {
+    /// Set while something is recorded.
+    pub(crate) recording: Arc<AtomicBool>,
+    /// Takes entries of its log: level, client, text.
+    pub(crate) log: Arc<dyn Fn(&str, &str, &str) + Send + Sync>,
+}
+
+/// What a session is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServiceKind {
+    Copy,
+    Probe,
+}
+
+impl ServiceKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionEnd {
+    Done,
+    Failed,
+    /// A recording began.
+    Yielded,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SessionCounts {
+    running: u64,
+    done: u64,
+    failed: u64,
+    yielded: u64,
+    refused: u64,
+}
+
+impl SessionCounts {
+    fn add(&mut self, end: SessionEnd) {
+        match end {
+            SessionEnd::Done => self.done += 1,
+            SessionEnd::Failed => self.failed += 1,
+            SessionEnd::Yielded => self.yielded += 1,
+        }
+    }
+
+    /// Those that have ended or were refused.
+    fn over(&self) -> [(&'static str, u64); 4] {
+        [("done", self.done), ("failed", self.failed), ("yielded", self.yielded), ("refused", self.refused)]
+    }
+}
+
+/// All accounts. They are made at the start.
+pub(super) struct PeerLedger {
+    signs: StationSigns,
+    accounts: Mutex<Vec<Arc<SessionAccount>>>,
+}
+
+impl Debug for PeerLedger {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerLedger").field("accounts", &self.accounts).finish_non_exhaustive()
+    }
+}
+
+/// The account of a client for one kind of sessions.
+pub(super) struct SessionAccount {
+    client: String,
+    kind: ServiceKind,
+    counts: Mutex<SessionCounts>,
+    pub(super) signs: StationSigns,
+}
+
+impl Debug for SessionAccount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionAccount")
+            .field("client", &self.client)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PeerLedger {
+    pub(super) fn new(signs: StationSigns) -> Self {
+        Self { signs, accounts: Mutex::default() }
+    }
+
+    /// The account of a client; the same for all services of a kind.
+    pub(super) fn account(&self, client: &str, kind: ServiceKind) -> Arc<SessionAccount> {
+        let mut accounts = lock(&self.accounts);
+        let found = accounts.iter().find(|one| one.client == client && one.kind == kind);
+        if let Some(account) = found {
+            return Arc::clone(account);
+        }
+        let account = Arc::new(SessionAccount {
+            client: client.to_owned(),
+            kind,
+            counts: Mutex::default(),
+            signs: self.signs.clone(),
+        });
+        accounts.push(Arc::clone(&account));
+        account
+    }
+
+    /// For the status.
+    pub(super) fn json(&self) -> Value {
+        let accounts = lock(&self.accounts);
+        let of = |account: &Arc<SessionAccount>| {
+            let counts = *lock(&account.counts);
+            let mut json = json!({
+                "client": account.client,
+                "service": account.kind.name(),
+                "running": counts.running,
+            });
+            counts.over().iter().for_each(|(outcome, count)| json[*outcome] = (*count).into());
+            json
+        };
+        accounts.iter().map(of).collect()
+    }
+
+    pub(super) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> [Metric; 2] {
+        let mut running =
+            metric("peer_sessions", Kind::Gauge, "Copies and measurements of other hosts that run.");
+        let mut over = metric(
+            "peer_sessions_total",
+            Kind::Counter,
+            "Copies and measurements of other hosts, by outcome.",
+        );
+        for account in lock(&self.accounts).iter() {
+            let (counts, service) = (*lock(&account.counts), account.kind.name());
+            running.add(&[("client", &account.client), ("service", &service)], counts.running);
+            for (outcome, count) in counts.over() {
+                let labels: [(&str, &dyn fmt::Display); 3] =
+                    [("client", &account.client), ("service", &service), ("outcome", &outcome)];
+                over.add(&labels, count);
+            }
+        }
+        [running, over]
+    }
+}
+
+impl SessionAccount {
+    /// Whether something is recorded now.
+    pub(super) fn is_recording(&self) -> bool {
+        self.signs.recording.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a request was refused.
+    pub(super) fn refused(&self) {
+        lock(&self.counts).refused += 1;
+    }
+
+    /// A session begins, until what is returned is dropped.
+    pub(super) fn begin(&self, from: IpAddr) -> RunningSession<'_> {
+        lock(&self.counts).running += 1;
+        RunningSession { account: self, from, begun: Instant::now(), end: SessionEnd::Failed }
+    }
+}
+
+/// A session that runs. It has failed unless it has ended otherwise.
+pub(super) struct RunningSession<'a> {
+    account: &'a SessionAccount,
+    from: IpAddr,
+    begun: Instant,
+    pub(super) end: SessionEnd,
+}
+
+impl Drop for RunningSession<'_> {
+    fn drop(&mut self) {
+        {
+            let mut counts = lock(&self.account.counts);
+            counts.running -= 1;
+            counts.add(self.end);
+        }
+        let (level, outcome) = match self.end {
+            SessionEnd::Done => ("info", "done"),
+            SessionEnd::Failed => ("warning", "failed"),
+            SessionEnd::Yielded => ("info", "ended, because a recording began"),
+        };
+        let (kind, from, took) = (self.account.kind.name(), self.from, self.begun.elapsed().as_secs_f64());
+        let text = format!("{kind} with {from}: {outcome}, {took:.1} s");
+        (self.account.signs.log)(level, &self.account.client, &text);
+    }
+}

@@ -1,0 +1,58 @@
+//! A service of a client: its sessions are counted, and those of measurements yield to recordings.
+
+use super::ledger::{SessionAccount, SessionEnd};
+use serde_json::Value;
+use skyhaul::core::hint::Hint;
+use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use std::sync::Arc;
+
+/// A service with the account of a client.
+pub(super) struct CountedService {
+    service: Box<dyn Service>,
+    account: Arc<SessionAccount>,
+    /// Whether it is refused while something is recorded, and ends when a recording begins.
+    yields: bool,
+}
+
+impl CountedService {
+    pub(super) fn new(service: Box<dyn Service>, account: Arc<SessionAccount>, yields: bool) -> Self {
+        Self { service, account, yields }
+    }
+
+    fn yields_now(&self) -> bool {
+        self.yields && self.account.is_recording()
+    }
+}
+
+fn while_recording() -> String {
+    let hint = Hint("try again when nothing is recorded; the operator may set probe = \"always\"");
+    format!("the station is recording, and measures nothing meanwhile{hint}")
+}
+
+impl Service for CountedService {
+    fn name(&self) -> &'static str {
+        self.service.name()
+    }
+
+    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
+        let admitted = match self.yields_now() {
+            true => Err(while_recording()),
+            false => self.service.admit(body, limits),
+        };
+        admitted.inspect_err(|_| self.account.refused())
+    }
+
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
+        let mut running = self.account.begin(session.connection.peer().ip());
+        let ran = match self.yields {
+            true => self.service.run(&mut session.revocable(&self.account.signs.recording), body),
+            false => self.service.run(session, body),
+        };
+        running.end = match &ran {
+            Ok(()) => SessionEnd::Done,
+            Err(_) if self.yields_now() => SessionEnd::Yielded,
+            Err(_) => SessionEnd::Failed,
+        };
+        ran
+    }
+}
