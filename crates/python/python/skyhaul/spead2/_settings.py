@@ -113,6 +113,13 @@ def flag(value: Any) -> bool:
     return bool(value)
 
 
+def text(value: Any) -> str:
+    """A text; TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"must be a text, not {value!r}")
+    return value
+
+
 def real(value: Any) -> float:
     """Any number; TypeError for anything else, texts included."""
     if isinstance(value, (str, bytes, bytearray)):

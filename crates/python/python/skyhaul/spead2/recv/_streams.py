@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 from ... import _native
 from .. import _network
 from .._errors import Empty, Stopped, UnusableBuffer
+from .._ibverbs import RecvUdpIbvConfig, refuse
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import named, whole
@@ -206,6 +207,15 @@ class _Stream:
         number = _network.port(given["port"])
         resolved = _network.resolve(given.get("bind_hostname", ""), number, socket.SOCK_STREAM)
         self._opened(self._native.add_tcp, _network.joined(*resolved, number), **options)
+
+    def add_udp_ibv_reader(self, config: RecvUdpIbvConfig) -> NoReturn:
+        """Not here: RuntimeError. ValueError for a configuration that spead2 refuses too."""
+        if not isinstance(config, RecvUdpIbvConfig):
+            raise TypeError(f"not a UdpIbvConfig: {config!r}")
+        self._may_add()
+        group, number = config.endpoints[0] if config.endpoints else ("", 0)
+        remedy = f"add_udp_reader({group!r}, {number}, interface_address={config.interface_address!r}) receives the same"
+        refuse("add_udp_ibv_reader", config, remedy)
 
     def add_udp_pcap_file_reader(self, filename: str, filter: str = "") -> None:
         """Read the UDP packets of a capture file."""

@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from ... import _fork, _native
 from .. import _network
+from .._ibverbs import SendUdpIbvConfig, refuse
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import endpoints as checked_endpoints
@@ -350,8 +351,25 @@ class _InprocStream(Stream):
         return list(self._queues)
 
 
+class _UdpIbvStream(Stream):
+    """Refusal of streams past the kernel."""
+
+    def __init__(
+        self, thread_pool: ThreadPool, config: StreamConfig | None = None, *args: Any, **kwargs: Any
+    ) -> None:
+        given = named("UdpIbvStream", ["udp_ibv_config"], ["udp_ibv_config"], args, kwargs)["udp_ibv_config"]
+        if not isinstance(given, SendUdpIbvConfig):
+            raise TypeError(f"not a UdpIbvConfig: {given!r}")
+        remedy = f"UdpStream(thread_pool, {given.endpoints}, config, ttl={given.ttl}, "
+        refuse("UdpIbvStream", given, f"{remedy}interface_address={given.interface_address!r}) sends the same")
+
+
 class UdpStream(_UdpStream, SyncStream):
     """Heaps as datagrams."""
+
+
+class UdpIbvStream(_UdpIbvStream, SyncStream):
+    """Not here: RuntimeError."""
 
 
 class TcpStream(_TcpStream, SyncStream):
@@ -380,5 +398,6 @@ __all__ = [
     "Stream",
     "SyncStream",
     "TcpStream",
+    "UdpIbvStream",
     "UdpStream",
 ]

@@ -16,9 +16,19 @@ from ..._sent import Watches
 from .._pools import ThreadPool
 from ._config import GroupMode, StreamConfig
 from ._heaps import Heap
-from ._streams import Endpoints, Heaps, Stream, _InprocStream, _TcpStream, _UdpStream, tcp_options, tcp_target
+from ._streams import (
+    Endpoints,
+    Heaps,
+    Stream,
+    _InprocStream,
+    _TcpStream,
+    _UdpIbvStream,
+    _UdpStream,
+    tcp_options,
+    tcp_target,
+)
 
-__all__ = ["InprocStream", "TcpStream", "UdpStream"]
+__all__ = ["InprocStream", "TcpStream", "UdpIbvStream", "UdpStream"]
 
 
 class AsyncStream(Stream):
@@ -126,6 +136,10 @@ class _Sending:
 
 class UdpStream(_UdpStream, AsyncStream):
     """Heaps as datagrams."""
+
+
+class UdpIbvStream(_UdpIbvStream, AsyncStream):
+    """Not here: RuntimeError."""
 
 
 class TcpStream(_TcpStream, AsyncStream):
