@@ -44,6 +44,38 @@ pub(super) fn asked(args: &PathArgs) -> bool {
     args.mtu || args.latency || args.bursts || args.search || args.limit
 }
 
+/// Trials of a search for which time is reserved: about 25 are made, and each up to three times where the sender lacks a CPU.
+const SEARCH_TRIALS: f64 = 60.0;
+/// Seconds of a trial beside what it sends: round trips, and the time in which nothing arrives any more.
+const BESIDE: f64 = 0.1;
+/// Seconds of a test whose length depends on the path: the sizes of `--mtu`, the time that fills a queue.
+const OTHERS: f64 = 30.0;
+/// Most that servers reserve, unless they are given another limit.
+const MOST_SECONDS: f64 = 600.0;
+
+/// Seconds to reserve for the test that is asked for.
+pub(super) fn seconds(args: &PathArgs) -> f64 {
+    let seconds = match () {
+        () if args.latency => {
+            let trips = args.packets.unwrap_or(TRIPS) as f64 * trip_spacing(args) as f64 / 1e12;
+            args.sizes.values().len() as f64 * (trips + BESIDE)
+        }
+        () if args.search => SEARCH_TRIALS * (trial(args).as_secs_f64() + BESIDE),
+        () => OTHERS,
+    };
+    seconds.min(MOST_SECONDS)
+}
+
+/// Picoseconds between two round trips.
+fn trip_spacing(args: &PathArgs) -> u64 {
+    args.spacing.values().first().copied().filter(|&ps| ps >= TRIP_PS).unwrap_or(TRIP_PS)
+}
+
+/// Length of a trial of a search.
+fn trial(args: &PathArgs) -> Duration {
+    args.time.map_or(TRIAL, |time| time.duration())
+}
+
 pub(super) fn run(
     args: &PathArgs,
     client: &mut UdpClient,
@@ -111,8 +143,7 @@ impl Test<'_> {
     }
 
     fn latency(&mut self) -> Result<(), PeerError> {
-        let spacing =
-            self.args.spacing.values().first().copied().filter(|&ps| ps >= TRIP_PS).unwrap_or(TRIP_PS);
+        let spacing = trip_spacing(self.args);
         for &size in self.args.sizes.values() {
             self.progress.show(&format!("round trips of {size} bytes"));
             let packets = self.args.packets.unwrap_or(TRIPS);
@@ -157,7 +188,7 @@ impl Test<'_> {
 
     fn search(&mut self) -> Result<(), PeerError> {
         let size = self.args.sizes.values().first().copied().unwrap_or(1472);
-        let time = self.args.time.map_or(TRIAL, |time| time.duration());
+        let time = trial(self.args);
         let stop = self.interrupt.flag();
         let (progress, config) = (&mut *self.progress, SearchConfig::default());
         let mut each = |tried: u64, report: &UdpPointReport| {

@@ -269,9 +269,10 @@ const MAX_DATAGRAM: u64 = 3_600_000_000_000;
 pub(super) const DIAGNOSIS: f64 = 60.0;
 
 fn options(args: &PathArgs, flows: u16, points: &[UdpPoint]) -> UdpClientOptions {
-    let seconds: f64 = match args.diagnose {
-        true => DIAGNOSIS,
-        false => points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum(),
+    let seconds: f64 = match () {
+        () if args.diagnose => DIAGNOSIS,
+        () if further::asked(args) => further::seconds(args),
+        () => points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum(),
     };
     let rate = points.iter().map(UdpPoint::rate).collect::<Option<Vec<f64>>>();
     UdpClientOptions {
@@ -292,6 +293,8 @@ fn options(args: &PathArgs, flows: u16, points: &[UdpPoint]) -> UdpClientOptions
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
 
     #[test]
     fn hosts_are_found_by_name_address_and_port() {
@@ -306,5 +309,30 @@ mod tests {
         }
         assert_eq!(resolve_port("localhost:99", PORT).unwrap()[0].port(), 99);
         assert!(resolve_port("no such host", PORT).unwrap_err().to_string().contains("hint: "));
+    }
+
+    /// Servers allow twice what was asked for, and ten seconds more.
+    #[test]
+    fn tests_of_several_points_reserve_the_time_of_all() {
+        let reserved = |line: &str| {
+            let words = format!("skyhaul probe far --token-file token {line}");
+            let Verb::Probe(args) = Cli::try_parse_from(words.split(' ')).unwrap().verb else {
+                panic!("{line}");
+            };
+            let args = args.path.fitted(1472);
+            options(&args, 1, &points(&args).unwrap()).seconds * 2.0 + 10.0
+        };
+        for (line, least) in [
+            ("--search", 60.0 * 0.5),
+            ("--search --time 5s", 60.0 * 5.0),
+            ("--latency --sizes 64,1000 --packets 30000", 60.0),
+            ("--latency --sizes 64 --spacing 10ms", 10.0),
+            ("--limit", 60.0),
+            ("--mtu --time 100ms", 60.0),
+        ] {
+            assert!(reserved(line) > least, "{line}: {}", reserved(line));
+        }
+        assert!(reserved("--search --time 1h") <= 1220.0, "what servers allow");
+        assert!(reserved("--time 20s") < 60.0);
     }
 }
