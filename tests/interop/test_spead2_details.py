@@ -238,3 +238,15 @@ def test_what_is_skipped_and_replaced_is_logged(caplog):
         return replaced, skipped
 
     assert same(program) == (["INFO", "INFO"], {"INFO"})
+
+
+def test_the_last_producer_is_told_so_though_the_ring_was_stopped_before():
+    def program(module):
+        ring = module.recv.ChunkRingbuffer(2)
+        ring.add_producer()
+        ring.add_producer()
+        first = ring.remove_producer()
+        ring.stop()
+        return first, ring.remove_producer()
+
+    assert same(program) == (False, True)

@@ -150,11 +150,13 @@ class _ChunkRingbuffer:
             self._producers += 1
 
     def remove_producer(self) -> bool:
-        """Remove a producer; without producers, the ring stops. Returns whether it stopped now."""
+        """Remove a producer; without producers, the ring stops. Returns whether it was the last, though the ring may have been stopped."""
         with self._lock:
             self._producers -= 1
             last = self._producers == 0
-        return last and self.stop()
+        if last:
+            self.stop()
+        return last
 
 
 class ChunkRingbuffer(_ChunkRingbuffer):
