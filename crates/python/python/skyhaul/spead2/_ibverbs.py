@@ -9,9 +9,13 @@ A card that is read past the kernel would need its library and a tier of its own
 from __future__ import annotations
 
 import operator
+import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from . import _network
 from ._settings import Setting, Settings, endpoints, positive, setting, text, unsigned, whole
 
 if TYPE_CHECKING:
@@ -100,10 +104,38 @@ RecvUdpIbvConfig.__name__ = RecvUdpIbvConfig.__qualname__ = "UdpIbvConfig"
 SendUdpIbvConfig.__name__ = SendUdpIbvConfig.__qualname__ = "UdpIbvConfig"
 
 
-def refuse(what: str, config: _IbvConfig, remedy: str) -> NoReturn:
-    """Refuse what needs ibverbs: ValueError for settings that spead2 refuses too, else RuntimeError with the remedy."""
+def refuse(what: str, config: RecvUdpIbvConfig | SendUdpIbvConfig, remedy: str) -> NoReturn:
+    """Refuse what needs ibverbs: as spead2 refuses settings that no card could have, else RuntimeError with the remedy."""
+    sends = isinstance(config, SendUdpIbvConfig)
     if not config.endpoints:
         raise ValueError("endpoints is empty")
+    for host, port in config.endpoints:
+        family, address = _resolved(host, port)
+        if family != socket.AF_INET or sends and not _network.is_multicast(address):
+            raise ValueError(f"endpoint is not an IPv4 {'multicast ' if sends else ''}address: {host}")
     if not config.interface_address:
-        raise ValueError("interface_address is missing")
+        raise ValueError("the interface address is missing")
+    if _resolved(config.interface_address, 0)[0] != socket.AF_INET:
+        raise ValueError(f"interface address is not an IPv4 address: {config.interface_address}")
+    if isinstance(config, SendUdpIbvConfig):
+        _check_regions(config.memory_regions)
     raise RuntimeError(f"{what} needs ibverbs, which skyhaul.spead2 does not use; hint: {remedy}")
+
+
+def _resolved(host: str, port: int) -> tuple[int, str]:
+    try:
+        return _network.resolve(host, port)
+    except _network.TransportError as error:
+        raise RuntimeError(f"Host not found: {host}") from error
+
+
+def _check_regions(regions: list[Buffer]) -> None:
+    spans = []
+    for region in regions:
+        octets = np.frombuffer(region, np.uint8) if memoryview(region).nbytes else None
+        if octets is None:
+            raise ValueError("memory region must have non-zero size")
+        spans.append((octets.ctypes.data, octets.ctypes.data + octets.nbytes))
+    spans.sort()
+    if any(before[1] > behind[0] for before, behind in zip(spans, spans[1:])):
+        raise ValueError("memory regions overlap")
