@@ -14,13 +14,13 @@ fn worst_of_bursts(case: &Case) -> Option<&Point> {
     bad.into_iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))
 }
 
-/// Where packets in a row are lost at any rate, what lost those of bursts is known: how many times less likely chance must be to call it
-/// another cause.
-const KNOWN: f64 = 10.0;
+/// Where packets are lost at any rate, what lost those of bursts is known: how many times less likely chance must be to call it another
+/// cause. One of a hundred such lines hits as many bursts as one of a hundred does: that is no evidence of a second cause.
+const KNOWN: f64 = 1000.0;
 
-/// What remains of the confidence in a short queue where packets in a row are lost at any rate, which hits bursts too. Their losses are gone
-/// from what is `left` of the case, and so they are counted in the whole.
-pub(super) fn unless_other_bursts(case: &Case, left: &Case) -> f64 {
+/// What remains of the confidence in a short queue where packets are lost at any rate, one by one or in a row, and so in bursts too. Their
+/// losses are gone from what is `left` of the case, and so they are counted in the whole.
+pub(super) fn unless_known(case: &Case, left: &Case) -> f64 {
     worst_of_bursts(left).map_or(1.0, |worst| unless_chance(KNOWN * hit_by_chance(case, worst)))
 }
 
@@ -43,16 +43,18 @@ pub(super) fn microburst(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Probability that losses which begin as often at any packet of an even stream hit as many of the bursts, or are as many in them.
+/// Probability that losses which begin as often at any packet of an even stream hit as many of the bursts, or are as many in them. Losses
+/// near each other are one event, which may hit several bursts one after the other.
 fn hit_by_chance(case: &Case, burst: &Point) -> f64 {
     let even = plain(case, |p| p.burst <= 1);
     let sum = |of: fn(&Point) -> u64| even.iter().map(|p| of(p)).sum::<u64>();
     let (events, sent) = (sum(Point::loss_events), sum(|p| p.sent));
-    let each = events as f64 / sent.max(1) as f64;
+    // One more than were seen: few events do not give a rate.
+    let each = (events + 1) as f64 / sent.max(1) as f64;
     let bursts = burst.sent.div_ceil(u64::from(burst.burst.max(1)));
     let hit = 1.0 - (1.0 - each.min(1.0)).powf(f64::from(burst.burst));
-    let hits = at_least((burst.hit * bursts as f64).round() as u64, bursts, hit);
     let here = burst.loss_events();
+    let hits = at_least(((burst.hit * bursts as f64).round() as u64).min(here), bursts, hit);
     hits.min(at_least(here, here + events, burst.sent as f64 / (burst.sent + sent).max(1) as f64))
 }
 

@@ -3,7 +3,7 @@
 use super::bursts::{self, SLOW};
 use super::case::{Case, Cause, Finding, Shares, plain};
 use super::clusters::{JOIN, together};
-use super::microburst::{microburst, unless_other_bursts};
+use super::microburst::{microburst, unless_known};
 use super::odds::{at_least, at_most, in_common, unless_chance};
 use super::point::Point;
 use crate::units::display_rate;
@@ -52,8 +52,9 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
             Cause::BitErrors => undamaged(&mut left),
             Cause::Polarisation => left.points.retain(|p| p.flow == 0),
             Cause::Microburst => {
-                if findings.iter().any(|finding| finding.cause == Cause::BurstLoss) {
-                    found.confidence *= unless_other_bursts(case, &left);
+                let at_any_rate = |cause| matches!(cause, Cause::BurstLoss | Cause::BitErrors);
+                if findings.iter().any(|finding| at_any_rate(finding.cause)) {
+                    found.confidence *= unless_known(case, &left);
                 }
                 left.points.retain(|p| p.burst <= 1);
             }

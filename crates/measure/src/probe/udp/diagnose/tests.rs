@@ -235,6 +235,12 @@ fn losses_in_a_row_that_hit_bursts_as_often_as_chance_does_are_no_short_queue() 
     assert_eq!(accused("Gilbert-Elliott", 31_044), [Cause::BurstLoss]);
 }
 
+/// Single losses at any rate hit bursts of packets too.
+#[test]
+fn losses_at_any_rate_that_hit_bursts_as_often_as_chance_does_are_no_short_queue() {
+    assert_eq!(accused("spraying and loss", 910_053), [Cause::Spraying, Cause::BitErrors]);
+}
+
 #[test]
 fn a_limit_of_packets_passes_as_many_of_both_sizes_and_nothing_else_does() {
     let tested = |line: &str, size: u32, pps: f64| {
