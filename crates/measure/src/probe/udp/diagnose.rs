@@ -210,7 +210,8 @@ impl Campaign<'_> {
             };
             // Another rate than the one that passed is another thing.
             let confirmed = confirmed.filter(|limit| self.is_near(limit));
-            confirm(&mut judged.findings[suspect], confirmed.as_ref());
+            let paths = judged.findings.iter().any(|finding| finding.cause == Cause::Spraying);
+            confirm(&mut judged.findings[suspect], confirmed.as_ref(), paths);
             limit = confirmed;
         }
         for suspect in judged.findings.iter_mut().filter(|finding| finding.cause == Cause::PacketRate) {
@@ -289,8 +290,9 @@ fn unconfirmed(finding: &mut Finding) {
     finding.evidence.push("the diagnosis ended before the test that would confirm the limit".to_owned());
 }
 
-/// What the test of the limit says of a limit that a pattern named.
-fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
+/// What the test of the limit says of a limit that a pattern named. Where packets take several paths, the delay of these looks like that of a
+/// queue, and so the test shows the limit, but not its kind.
+fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>, several_paths: bool) {
     let Some(limit) = limit else {
         finding.confidence *= UNCONFIRMED;
         finding.evidence.push("a second test at a higher rate did not reproduce the limit".to_owned());
@@ -306,12 +308,14 @@ fn confirm(finding: &mut Finding, limit: Option<&Bottleneck>) {
     let text = format!(
         "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms; a queue would add {queue:.2} ms"
     );
-    let cause = match limit.limit {
+    let kind =
+        if several_paths && limit.limit == LimitKind::Queue { LimitKind::Unclear } else { limit.limit };
+    let cause = match kind {
         LimitKind::Policer => Cause::Policer,
         LimitKind::Queue => Cause::FullQueue,
         LimitKind::Unclear => finding.cause,
     };
-    finding.confidence = match limit.limit {
+    finding.confidence = match kind {
         LimitKind::Unclear => finding.confidence * 0.8,
         _ if cause == finding.cause => finding.confidence.max(0.97),
         _ => 0.7,

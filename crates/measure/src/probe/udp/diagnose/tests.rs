@@ -241,6 +241,15 @@ fn losses_at_any_rate_that_hit_bursts_as_often_as_chance_does_are_no_short_queue
     assert_eq!(accused("spraying and loss", 910_053), [Cause::Spraying, Cause::BitErrors]);
 }
 
+/// What a test takes for the delay of a queue is the distance between two paths.
+#[test]
+fn a_policer_beside_several_paths_is_no_queue() {
+    for seed in [910_057, 910_062] {
+        let found = accused("policer and spraying", seed);
+        assert!(found.contains(&Cause::Spraying) && !found.contains(&Cause::FullQueue), "{found:?}");
+    }
+}
+
 #[test]
 fn a_limit_of_packets_passes_as_many_of_both_sizes_and_nothing_else_does() {
     let tested = |line: &str, size: u32, pps: f64| {
@@ -590,7 +599,7 @@ fn the_test_of_the_limit_confirms_or_corrects() {
         (Cause::Policer, None, Cause::Policer, 0.92 * 0.5),
     ] {
         let mut found = finding(said);
-        confirm(&mut found, limit);
+        confirm(&mut found, limit, false);
         assert_eq!((found.cause, found.evidence.len()), (cause, 2));
         assert!((found.confidence - confidence).abs() < 1e-9);
     }
