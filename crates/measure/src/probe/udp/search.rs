@@ -97,6 +97,8 @@ const TRY: u64 = 5;
 const APART_PS: u64 = 2_000_000_000;
 /// How often the long ones must vanish, and the short ones between them arrive: a link that is gone for a moment takes both.
 const TIMES: usize = 3;
+/// How often they are tried at the most, where other losses take the short ones too.
+const MOST_TIMES: usize = 2 * TIMES;
 
 /// A direction in which long datagrams vanish.
 #[derive(Clone, Copy, Debug)]
@@ -118,10 +120,18 @@ pub(super) fn hole(
     if vanishes <= MIN_DATAGRAM {
         return Ok(None);
     }
-    for _ in 0..TIMES {
-        if passes(ends, vanishes, direction, stop)? || !passes(ends, MIN_DATAGRAM, direction, stop)? {
+    let mut seen = 0;
+    for _ in 0..MOST_TIMES {
+        if passes(ends, vanishes, direction, stop)? {
             return Ok(None);
         }
+        seen += usize::from(passes(ends, MIN_DATAGRAM, direction, stop)?);
+        if seen == TIMES {
+            break;
+        }
+    }
+    if seen < TIMES {
+        return Ok(None);
     }
     let passes = longest(ends, direction, vanishes, &mut |_, _| {}, stop)?;
     Ok(Some(MtuHole { direction, passes, vanishes, ipv6: ends.is_ipv6() }))

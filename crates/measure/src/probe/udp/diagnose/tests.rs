@@ -250,6 +250,12 @@ fn a_policer_beside_several_paths_is_no_queue() {
     }
 }
 
+/// Bursts of losses take the short packets between the long ones that vanish, once.
+#[test]
+fn a_hole_is_seen_through_bursts_and_is_no_firewall() {
+    assert_eq!(accused("MTU hole and bursts", 910_068), [Cause::Mtu, Cause::BurstLoss]);
+}
+
 #[test]
 fn a_limit_of_packets_passes_as_many_of_both_sizes_and_nothing_else_does() {
     let tested = |line: &str, size: u32, pps: f64| {
