@@ -33,7 +33,7 @@ impl Service for Revoked {
         Ok(Admission::aside(Duration::from_secs(600)))
     }
     fn run(&self, session: &mut Session<'_>, _: Value) -> Result<(), PeerError> {
-        let mut session = session.revocable(&self.0);
+        let session = session.revocable(&self.0);
         session.connection.send(&session.is_over())?;
         self.0.store(true, Ordering::Relaxed);
         session.connection.send(&session.is_over())

@@ -80,7 +80,7 @@ mod tests {
         let to: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
         let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
         let stop = StopFlag::default();
-        let mut driver = Driver::open(&DriverOptions::of_client(&to, None, false, &stop).unwrap()).unwrap();
+        let mut driver = Driver::open(&DriverOptions::of_client(&to, None, None, &stop).unwrap()).unwrap();
         driver.turn_limit = limit;
         let region = connect(&mut driver, &to, &stop).unwrap();
         let memory = driver.add(Memory::Remote(Arc::new(RemoteMemory::new(4096).unwrap())));
