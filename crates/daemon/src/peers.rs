@@ -79,7 +79,7 @@ impl PeerClient {
 
 /// The servers of copies and measurements.
 #[derive(Clone, Debug, Default)]
-pub struct PeerOptions {
+pub struct PeerServerOptions {
     /// Its port; without one, it serves what comes to the port of the files.
     pub listen: Option<SocketAddr>,
     /// Hosts that may use it.
@@ -110,7 +110,7 @@ impl PeerServer {
     /// # Errors
     /// The port is taken, two clients have the same token, or a directory cannot be opened.
     pub(crate) fn start(
-        options: &PeerOptions,
+        options: &PeerServerOptions,
         (key, tokens): (&ServerKey, Vec<Token>),
         directories: &[ServedDirectory],
         (signs, disks): (StationSigns, &[PathBuf]),

@@ -52,7 +52,7 @@ pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
 pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
 pub use shared::StationReply;
 
-use crate::peers::{PeerOptions, PeerServer, StationSigns};
+use crate::peers::{PeerServer, PeerServerOptions, StationSigns};
 use crate::served::roots::ServedDirectory;
 use crate::webdav::WebDavServer;
 use alerts::Alerts;
@@ -282,7 +282,7 @@ impl StationService {
     /// The port is taken, two clients have the same token, or a directory cannot be opened.
     pub fn serve_peers(
         &self,
-        options: &PeerOptions,
+        options: &PeerServerOptions,
         credentials: (&ServerKey, Vec<Token>),
         directories: &[ServedDirectory],
     ) -> io::Result<PeerServer> {

@@ -8404,7 +8404,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__transfers__subcmd__add)
-            opts="-h -V --at --rate --schedule --hours --priority --station --token-file --json --config --show-config --help --version"
+            opts="-h -V --at --rate --schedule --hours --priority --encrypt --station --token-file --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

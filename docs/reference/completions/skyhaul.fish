@@ -476,6 +476,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_se
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l station -d 'Address of the station\'s HTTP API' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l token-file -d 'File with the station\'s token' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l encrypt -d 'Encrypt the contents of files, also if the destination is configured without'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l json -d 'Print the reply as JSON'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand transfers; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'

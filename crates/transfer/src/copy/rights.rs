@@ -140,7 +140,7 @@ impl Asked<'_> {
         };
         match request.way {
             Direction::Pull => may(CopyUse::List, "read"),
-            // Whoever may write there may ask whether it is there.
+            // A client that may write there may ask whether it is there.
             Direction::Push if request.verify => {
                 may(CopyUse::Create, "compare").or_else(|_| may(CopyUse::List, "compare"))
             }

@@ -5,7 +5,9 @@ use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::core::station::is_scan_name;
 use skyhaul::io::quantity::Span;
-use skyhaul_daemon::peers::{MAX_PEER_CLIENTS, PeerClient, PeerOptions, ProbeRight, check_peer_directory};
+use skyhaul_daemon::peers::{
+    MAX_PEER_CLIENTS, PeerClient, PeerServerOptions, ProbeRight, check_peer_directory,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ const MAX_LONGEST: Duration = Duration::from_secs(86_400);
 
 /// What the section says.
 pub(in crate::verb::serve) struct PeersConfig {
-    pub(in crate::verb::serve) options: PeerOptions,
+    pub(in crate::verb::serve) options: PeerServerOptions,
     /// The file with the key of the server; `None`: that beside the token of the first client.
     pub(in crate::verb::serve) key: Option<PathBuf>,
 }
@@ -25,7 +27,7 @@ pub(in crate::verb::serve) struct PeersConfig {
 impl Key<'_> {
     /// The section; `directories` are the names of those over HTTP, if there is a section for them.
     pub(super) fn peers(&self, directories: Option<&[&str]>) -> Result<PeersConfig> {
-        let options = PeerOptions { longest: DEFAULT_LONGEST, ..PeerOptions::default() };
+        let options = PeerServerOptions { longest: DEFAULT_LONGEST, ..PeerServerOptions::default() };
         let mut config = PeersConfig { options, key: None };
         let options = &mut config.options;
         for entry in self.entries()? {
