@@ -224,9 +224,7 @@ impl WebDavServer {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
         };
-        let site = options.record_uploads.then(|| IntakeSite::open(disks)).transpose();
-        let site =
-            site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))?;
+        let site = intake_site(options, disks)?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let roots = roots.collect::<io::Result<_>>()?;
         check_log(options)?;
@@ -245,11 +243,7 @@ impl WebDavServer {
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
             copies: Copies::new(options.copy.limits),
             streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
-            remote: Arc::new(RemoteAccess::new(
-                Destinations::Public(options.copy.allow.clone()),
-                Authorities::InPlaceOfSystem(options.copy.authorities.as_deref()),
-                Purpose::Copies,
-            )?),
+            remote: Arc::new(remote_access(&options.copy)?),
             stall: options.copy.stall,
         });
         let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
@@ -301,6 +295,18 @@ impl Drop for WebDavServer {
         drop(self.server.take());
         self.view.ledger.close();
     }
+}
+
+/// Where recordings are taken in, if they are.
+fn intake_site(options: &WebDavOptions, disks: &[PathBuf]) -> io::Result<Option<IntakeSite>> {
+    let site = options.record_uploads.then(|| IntakeSite::open(disks)).transpose();
+    site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))
+}
+
+/// How other servers are reached.
+fn remote_access(copy: &ThirdPartyOptions) -> io::Result<RemoteAccess> {
+    let authorities = Authorities::InPlaceOfSystem(copy.authorities.as_deref());
+    RemoteAccess::new(Destinations::Public(copy.allow.clone()), authorities, Purpose::Copies)
 }
 
 /// Refuses a log that clients could read or replace.

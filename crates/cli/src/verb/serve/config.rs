@@ -142,11 +142,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         config.etransfer = Some(Key { text, key: "etransfer", value }.etransfer()?);
     }
     if let Some(value) = table.get_ref().get("peers") {
-        let directories = config
-            .http
-            .as_ref()
-            .map(|http| http.options.directories.iter().map(|of| of.name.as_str()).collect::<Vec<_>>());
-        config.peers = Some(Key { text, key: "peers", value }.peers(directories.as_deref())?);
+        config.peers = Some(Key { text, key: "peers", value }.peers(config.http.as_ref())?);
     }
     check(&mut config.setup)?;
     if let Some(value) = table.get_ref().get("fleet") {

@@ -1,5 +1,6 @@
 //! The section `[peers]`: copies and measurements by hosts that run this program.
 
+use super::http::HttpConfig;
 use super::key::Key;
 use anyhow::{Result, ensure};
 use skyhaul::core::hint::Hint;
@@ -25,8 +26,8 @@ pub(in crate::verb::serve) struct PeersConfig {
 }
 
 impl Key<'_> {
-    /// The section; `directories` are the names of those over HTTP, if there is a section for them.
-    pub(super) fn peers(&self, directories: Option<&[&str]>) -> Result<PeersConfig> {
+    /// The section, beside that of files.
+    pub(super) fn peers(&self, http: Option<&HttpConfig>) -> Result<PeersConfig> {
         let options = PeerServerOptions { longest: DEFAULT_LONGEST, ..PeerServerOptions::default() };
         let mut config = PeersConfig { options, key: None };
         let options = &mut config.options;
@@ -64,10 +65,10 @@ impl Key<'_> {
             ensure!(is_own, self.wrong(format_args!("client {name} has the token_file of another{hint}")));
         }
         let hint = Hint("set listen of [peers], or add [http], whose port serves them, too");
-        let has_port = options.listen.is_some() || directories.is_some();
+        let has_port = options.listen.is_some() || http.is_some();
         ensure!(has_port, self.wrong(format_args!("there is no port{hint}")));
-        for name in directories.unwrap_or_default() {
-            check_peer_directory(name).map_err(|why| self.wrong(why))?;
+        for directory in http.iter().flat_map(|http| &http.options.directories) {
+            check_peer_directory(&directory.name).map_err(|why| self.wrong(why))?;
         }
         Ok(config)
     }
