@@ -6349,13 +6349,21 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma__subcmd__read)
-            opts="-o -q -h -V --range --deadline --output --faults --packet --crc --json --quiet --config --show-config --help --version"
+            opts="-o -q -h -V --range --message --outstanding --deadline --output --faults --packet --crc --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --range)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --message)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --outstanding)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -894,7 +894,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l range -d 'Range of the region, FIRST..BEHIND, like 0..1MiB (default: all of it)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l deadline -d 'Time for each piece of at most 1 MiB; what is missing is asked for again until then (UDP)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l message -d 'Bytes of a Read, at most 16 MiB' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l outstanding -d 'Reads at a time, at most 256, of at most 256 MiB together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l deadline -d 'Time for each Read; what is missing is asked for again until then (UDP)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -s o -l output -d 'File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l faults -d 'Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
