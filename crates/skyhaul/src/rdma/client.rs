@@ -290,7 +290,7 @@ impl Connected {
             immediate: how.immediate,
             duration: None,
         };
-        let mut run = Run::new(how.rate, &self.region, self.driver.now());
+        let mut run = Run::new(how.rate, self.driver.now());
         let ended = run.write(&mut self.driver, &self.region, &plan, stop, &mut |_| {});
         let ended = self.or_end(ended);
         // Faults may hold back segments, which are in this memory.

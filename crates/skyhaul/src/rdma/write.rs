@@ -5,7 +5,6 @@ use super::driver::{Driver, DriverOptions};
 use super::memory::{Memory, SourceBytes, pattern_of};
 use super::report::RdmaWriteReport;
 use crate::report::VERSION;
-use crate::send::Pacing;
 use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::pace::Pacer;
@@ -26,8 +25,6 @@ const AHEAD: u64 = 1 << 20;
 const TURN_BYTES: u64 = 256 << 10;
 /// Longest sleep between datagrams.
 const SLEEP: Duration = Duration::from_millis(1);
-/// The shortest: to sleep and be woken costs some µs of CPU time, so at high rates some trains go out together.
-const SHORTEST_SLEEP: Duration = Duration::from_micros(60);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is written.
@@ -349,7 +346,7 @@ pub fn write(
     let plan = or_close(plan, &mut driver, region.connection)?;
     let cpu = thread::cpu_time();
     let slept = thread::own_usage().voluntary_switches;
-    let mut run = Run::new(options.rate, &region, driver.now());
+    let mut run = Run::new(options.rate, driver.now());
     let ended = run.write(&mut driver, &region, &plan, stop, progress);
     let mut ended = or_close(ended, &mut driver, region.connection)?;
     driver.flush();
@@ -385,13 +382,6 @@ pub fn write(
     })
 }
 
-/// Bytes to hand out together at this rate, so that whole datagrams of this length are at most a burst, and a millisecond's worth.
-fn train_bytes(rate: u64, burst: u64, datagram_bytes: u16) -> u64 {
-    let most = if rate == 0 { TURN_BYTES } else { burst.min(rate / 8 / 1000) };
-    // The datagram that reaches the number is still handed out.
-    (most + 1).saturating_sub(datagram_bytes.into()).max(1)
-}
-
 /// Writing: what is posted and what is done.
 pub(super) struct Run {
     pub(super) began: Instant,
@@ -401,17 +391,12 @@ pub(super) struct Run {
     pub(super) done: u64,
     pub(super) bytes: u64,
     shown: (Instant, u64),
-    /// Bytes that are handed out together.
-    train_bytes: u64,
 }
 
 impl Run {
-    pub(super) fn new(rate: u64, region: &RemoteRegion, now: Nanos) -> Run {
-        let Pacing { tolerance, slack, burst_bytes, .. } = Pacing::default();
-        let (tolerance, slack, burst) = (Nanos::from(tolerance), Nanos::from(slack), burst_bytes as u64);
-        let pacer = Pacer::smooth(rate, now, tolerance, slack).bursting(burst);
-        let (began, train_bytes) = (Instant::now(), train_bytes(rate, burst, region.datagram_bytes));
-        Run { began, pacer, posted: 0, posted_bytes: 0, done: 0, bytes: 0, shown: (began, 0), train_bytes }
+    pub(super) fn new(rate: u64, now: Nanos) -> Run {
+        let (began, pacer) = (Instant::now(), Pacer::new(rate, now));
+        Run { began, pacer, posted: 0, posted_bytes: 0, done: 0, bytes: 0, shown: (began, 0) }
     }
 
     /// Returns why the connection ended, if it did.
@@ -432,9 +417,10 @@ impl Run {
             if self.done == self.posted && (is_over || self.posted == plan.messages) {
                 return Ok(None);
             }
+            let allowed = self.pacer.allowance(driver.now());
             // What was posted when the end came is sent at once.
-            let is_due = is_over || self.pacer.due() <= driver.now();
-            let sent = if is_due { driver.send(self.train_bytes) } else { 0 };
+            let most = if is_over { u64::MAX } else { allowed };
+            let sent = driver.send(most.min(TURN_BYTES));
             self.pacer.sent(sent, driver.now());
             if sent == 0 && driver.is_held(region.connection) {
                 // It ends when the stream has room, or brings something.
@@ -442,7 +428,7 @@ impl Run {
                 read = Instant::now();
             } else if sent == 0 {
                 let due = Duration::from_nanos(self.pacer.due().since(driver.now()).0);
-                std::thread::sleep(due.clamp(SHORTEST_SLEEP, SLEEP));
+                std::thread::sleep(due.clamp(Duration::from_micros(20), SLEEP));
             }
             if read.elapsed() >= SLEEP {
                 read = Instant::now();
@@ -482,30 +468,5 @@ impl Run {
         self.posted += 1;
         self.posted_bytes += source.length;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::train_bytes;
-
-    /// Datagrams of this length until so many bytes are reached.
-    fn datagrams(rate: u64, length: u16) -> u64 {
-        train_bytes(rate, 65_536, length).div_ceil(length.into())
-    }
-
-    #[test]
-    fn a_paced_writer_hands_out_as_many_whole_datagrams_as_fit_a_burst_or_a_millisecond() {
-        for (rate, length, expected) in [
-            (4_000_000_000, 8972, 7),
-            (4_000_000_000, 1472, 44),
-            (400_000_000, 8972, 5),
-            (20_000_000, 8972, 1),
-            (1, 128, 1),
-            (100_000_000_000, 65_507, 1),
-            (0, 8972, 29),
-        ] {
-            assert_eq!(datagrams(rate, length), expected, "{rate} {length}");
-        }
     }
 }

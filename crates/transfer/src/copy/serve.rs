@@ -32,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(90 * 86_400);
 /// A root at which a session has waited for so long does not respond.
 const HUNG_AFTER: Duration = Duration::from_secs(10);
 
+/// The sessions, and the roots of each.
+type RunningCopies = Vec<(CopyActivity, Vec<PathBuf>)>;
+
 /// Copies below some directories, as a [`Service`] of a [`Server`](skyhaul::peer::Server).
 #[derive(Clone, Debug)]
 pub struct CopyService {
@@ -42,8 +45,7 @@ pub struct CopyService {
     engine: Engine,
     faults: Faults,
     pub(super) budget: Arc<Budget>,
-    /// The sessions, and the roots of each.
-    running: Arc<Mutex<Vec<(CopyActivity, Vec<PathBuf>)>>>,
+    running: Arc<Mutex<RunningCopies>>,
     hung_after: Duration,
 }
 
