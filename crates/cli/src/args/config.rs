@@ -75,9 +75,10 @@ impl ConfigPaths {
         }
     }
 
-    /// Whether there may be a file to read, whatever the command line says.
+    /// Whether there may be a file to read, whatever the command line says. In `/dev/null`, with which programs shut out the files of a host,
+    /// there is nothing.
     pub(super) fn may_be_set(&self) -> bool {
-        self.file(None).is_some()
+        self.file(None).is_some_and(|file| file != Path::new("/dev/null"))
     }
 
     /// The file to read; `typed` is that of the command line.
