@@ -20,9 +20,9 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 /// Where everything here listens, on a port that the system gives.
 pub(crate) const ANY: &str = "--listen udp://127.0.0.1:0";
 
-/// Between two looks of [`wait_for`]: four times as long as the look took, which may be a command, so that waiting leaves the processors to
+/// Between two looks of [`wait_for`]: eight times as long as the look took, which may be a command, so that waiting leaves the processors to
 /// what is waited for.
-const PAUSE: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(100);
+const PAUSE: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_millis(300);
 
 /// Wait until `done` gives something.
 #[track_caller]
@@ -34,7 +34,7 @@ pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T 
             return found;
         }
         assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        std::thread::sleep((4 * look.elapsed()).clamp(*PAUSE.start(), *PAUSE.end()));
+        std::thread::sleep((8 * look.elapsed()).clamp(*PAUSE.start(), *PAUSE.end()));
     }
 }
 
