@@ -232,14 +232,23 @@ def test_items_may_be_called_as_coordinates(record):
     assert data["time"].values.tolist() == [0, 10**9, 2 * 10**9]
 
 
-def test_blocks_are_small_to_send_and_computed_by_other_processes(recorded):
-    from dask.distributed import Client, LocalCluster
+@pytest.fixture(scope="module")
+def cluster():
+    """Two other processes, which take five seconds of a processor each to start."""
+    from dask.distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        yield cluster
+
+
+def test_blocks_are_small_to_send_and_computed_by_other_processes(recorded, cluster):
+    from dask.distributed import Client
 
     data = dataset(recorded, block_bytes=1 << 16)
     for task in dict(data["counts"].data.__dask_graph__()).values():
         assert len(pickle.dumps(task)) < 1500
     here = data["counts"].values
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+    with Client(cluster):
         assert np.array_equal(data["counts"].mean("heap").values, here.mean(0))
 
 
