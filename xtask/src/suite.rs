@@ -1,10 +1,11 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ───────┬─▶ whole programs
-//!                                                              └─▶ tests of each crate┘   (meanwhile the way of a packet is built)
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─▶ documentation tests ─▶ fuzz ─┬─▶ whole programs
+//!                                                              └─▶ tests of each crate ────────────────────────┘
+//!     (meanwhile what else must be built: the way of a packet, the tests of the address sanitizer)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
-//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ fuzz ─▶ instructions
+//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -176,7 +177,8 @@ fn rust(tally: &mut Tally) -> Result<()> {
     tally.merge(beside);
     units?.again(tally)?;
     crates?.again(tally)?;
-    let programs = cargo_test("Rust: whole programs", &[PROGRAMS.to_owned()], 2 * processors());
+    // These wait longest: for what is sent at a rate, for time limits, for disks that hang.
+    let programs = cargo_test("Rust: whole programs", &[PROGRAMS.to_owned()], 3 * processors());
     again::first(programs, again::rust, tally)?.again(tally)
 }
 
