@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// Takes entries of a log: level, client, text.
+type EventLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
+
 /// What sessions see and say of the station.
 #[derive(Clone)]
 pub(crate) struct StationSigns {
     /// Set while something is recorded.
     pub(crate) recording: Arc<AtomicBool>,
-    /// Takes entries of its log: level, client, text.
-    pub(crate) log: Arc<dyn Fn(&str, &str, &str) + Send + Sync>,
+    pub(crate) log: EventLog,
 }
 
 /// What a session is for.
