@@ -23,6 +23,7 @@ mod options;
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 mod proto;
 mod runtime;
+mod schedule;
 mod setup;
 mod store;
 mod watch;

@@ -37,6 +37,8 @@ pub enum StoreProblem {
     LeaseExpired,
     /// There are more keys than the caller accepts.
     TooManyKeys(usize),
+    /// The keys with a prefix have more bytes than a list may have.
+    TooManyBytes(usize),
     /// The store refused the call for another reason, or is no etcd.
     Refused {
         /// The code of gRPC.
@@ -78,7 +80,7 @@ impl StoreProblem {
             Self::Full => "compact and defragment the store, then disarm its alarm: etcdctl alarm disarm",
             Self::Compacted => "list the keys again",
             Self::LeaseExpired => "ask for a new lease",
-            Self::TooManyKeys(_) => "archive and delete old keys",
+            Self::TooManyKeys(_) | Self::TooManyBytes(_) => "archive and delete old keys",
             Self::Refused { code: Code::Unimplemented, .. } => "expected etcd 3.4 or later at this address",
             Self::Refused { .. } => "the log of etcd may say more",
             Self::Unsent { hint, .. } => hint,
@@ -99,6 +101,9 @@ impl fmt::Display for FleetStoreError {
             StoreProblem::Compacted => f.write_str("the revision is compacted")?,
             StoreProblem::LeaseExpired => f.write_str("the lease has expired")?,
             StoreProblem::TooManyKeys(limit) => write!(f, "more than {limit} keys")?,
+            StoreProblem::TooManyBytes(limit) => {
+                write!(f, "keys with more than {} MiB of values", limit >> 20)?;
+            }
             StoreProblem::Refused { code, message } if message.is_empty() => {
                 write!(f, "refused: {}", code.description())?;
             }

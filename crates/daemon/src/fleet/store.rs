@@ -24,6 +24,8 @@ use tonic::Code;
 const MAX_KEY_BYTES: usize = 512;
 /// Keys of a page; fewer if their values are long.
 const PAGE_KEYS: i64 = 256;
+/// Maximum length of all values of a list, bytes: what others have written does not fill the memory of this host.
+const MAX_LIST_BYTES: usize = 256 << 20;
 
 /// A client of a fleet's store: its calls block, and none waits longer than its deadline. Clones share one connection.
 #[derive(Clone, Debug)]
@@ -396,6 +398,7 @@ async fn list_into(
     list: &mut StoredList,
 ) -> Result<(), FleetStoreError> {
     let (mut limit, mut read, mut key) = (PAGE_KEYS, 0, prefix.as_bytes().to_vec());
+    let mut bytes = 0;
     loop {
         let (range_end, revision) = (range_end(prefix), list.revision);
         let request =
@@ -414,8 +417,13 @@ async fn list_into(
         }
         let (before, count) = (list.values.len(), page.kvs.len());
         read += count;
-        if read > max_keys {
-            let why = StoreProblem::TooManyKeys(max_keys);
+        bytes += page.kvs.iter().map(|kv| kv.value.len()).sum::<usize>();
+        let too_much = match (read > max_keys, bytes > MAX_LIST_BYTES) {
+            (true, _) => Some(StoreProblem::TooManyKeys(max_keys)),
+            (_, true) => Some(StoreProblem::TooManyBytes(MAX_LIST_BYTES)),
+            _ => None,
+        };
+        if let Some(why) = too_much {
             return Err(FleetStoreError { what: "list keys", at: connection.all(), why });
         }
         let last = page.kvs.last().map(|kv| kv.key.clone()).filter(|_| page.more);

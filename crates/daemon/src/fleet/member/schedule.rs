@@ -15,7 +15,9 @@ pub(super) fn load(
     text: String,
 ) -> StationAnswer {
     let refused = |reason: &str| StationAnswer::Refused { reason: split(reason).0.to_owned() };
-    let (format, station) = (Some(ScheduleFormat::Vex), Some(setup.station.as_str()));
+    // A SNAP schedule would need its procedures.
+    let format = ScheduleFormat::detect(&text).filter(|format| *format != ScheduleFormat::Snap);
+    let (format, station) = (format.or(Some(ScheduleFormat::Vex)), Some(setup.station.as_str()));
     let found = match read(&ScheduleText { text: &text, procedures: None, format, station }) {
         Ok(found) => found,
         Err(error) => return refused(&error.to_string()),
