@@ -1,46 +1,51 @@
 //! Stations as members of a fleet, on a real etcd of three members that is killed in the middle of a scan.
 
 #[path = "../../../daemon/tests/etcd/mod.rs"]
-mod etcd;
+pub(crate) mod etcd;
 
+use crate::device::Mounted;
 use crate::serve::{Serving, frames};
 use crate::site::{Job, Site, number, wait_for, words};
 use etcd::Etcd;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use skyhaul_daemon::fleet::{FleetStore, FleetStoreOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-const ROOT: &str = "/skyhaul/v1/evn/";
+pub(crate) const ROOT: &str = "/skyhaul/v1/evn/";
 
 /// The store as the scheduler sees it.
-struct Scheduler(FleetStore);
+pub(crate) struct Scheduler(pub(crate) FleetStore);
 
 impl Scheduler {
-    fn new(etcd: &Etcd) -> Self {
+    pub(crate) fn new(etcd: &Etcd) -> Self {
         let options = FleetStoreOptions { endpoints: etcd.endpoints(), ..FleetStoreOptions::default() };
         let store = FleetStore::open(&options).unwrap();
         wait_for("a leader", || store.put("ready", b"", None).ok());
         Self(store)
     }
 
-    fn put(&self, key: &str, value: &Value) -> i64 {
+    pub(crate) fn put(&self, key: &str, value: &Value) -> i64 {
         self.0.put(&format!("{ROOT}{key}"), value.to_string().as_bytes(), None).unwrap()
     }
 
-    fn get(&self, key: &str) -> Option<Value> {
+    pub(crate) fn get(&self, key: &str) -> Option<Value> {
         let found = self.0.get(&format!("{ROOT}{key}")).ok()??;
         serde_json::from_slice(&found.value).ok()
     }
 
     /// Waits until a field of a key has this value.
     #[track_caller]
-    fn expect(&self, key: &str, field: &str, value: &str) -> Value {
+    pub(crate) fn expect(&self, key: &str, field: &str, value: &str) -> Value {
         wait_for(&format!("{field} of {key} to be {value}"), || {
             self.get(key).filter(|found| found[field] == value)
         })
     }
 }
 
-fn member(etcd: &Etcd, station: &str) -> Serving {
+pub(crate) fn member(etcd: &Etcd, station: &str) -> Serving {
     let endpoints = etcd.endpoints();
     Serving::start(
         Site::new(1),
@@ -50,8 +55,45 @@ fn member(etcd: &Etcd, station: &str) -> Serving {
     )
 }
 
-fn fleet_of(serving: &Serving) -> Value {
+pub(crate) fn fleet_of(serving: &Serving) -> Value {
     serving.status()["fleet"].clone()
+}
+
+/// A VEX schedule with scans of these stations, which begin so many seconds from now and last so long.
+pub(crate) fn vex(directory: &Path, stations: &[&str], scans: &[(i64, i64)]) -> PathBuf {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let defined: String = stations.iter().map(|station| format!("def {station}; enddef; ")).collect();
+    let mut text = format!(
+        "VEX_rev = 1.5;\n$GLOBAL; ref $EXPER = N26C3;\n$EXPER; def N26C3; exper_name = N26C3; enddef;\n$STATION; {defined}\n\
+         $FREQ; def f; sample_rate = 4.000 Ms/sec; enddef;\n\
+         $TRACKS; def t; track_frame_format = VDIF/8032/2;\n  fanout_def = : &CH01 : sign : 1 : 2; enddef;\n\
+         $MODE; def m; ref $FREQ = f{0}; ref $TRACKS = t{0}; enddef;\n$SCHED;\n",
+        stations.iter().map(|station| format!(" : {station}")).collect::<String>()
+    );
+    for (number, (begin, seconds)) in scans.iter().enumerate() {
+        let start = skyhaul::time::format(now + begin);
+        let day = day_of_year(&start);
+        let each: String = stations
+            .iter()
+            .map(|station| format!(" station = {station} : 0 sec : {seconds} sec : : : : 1;"))
+            .collect();
+        text += &format!(
+            "scan No{number:04}; start = {}y{day:03}d{}h{}m{}s; mode = m; source = 3C84;{each} endscan;\n",
+            &start[..4],
+            &start[11..13],
+            &start[14..16],
+            &start[17..19]
+        );
+    }
+    let path = directory.join("n26c3.vex");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// The day of the year of a time such as 2026-11-29T12:00:00Z.
+fn day_of_year(time: &str) -> i64 {
+    let first = skyhaul::time::parse(&format!("{}-01-01T00:00:00Z", &time[..4])).unwrap();
+    (skyhaul::time::parse(time).unwrap() - first) / 86_400 + 1
 }
 
 #[test]
@@ -150,4 +192,127 @@ fn a_damaged_database_of_the_member_keeps_no_station_from_recording() {
     // Once it is out of the way, the member begins.
     std::fs::remove_file(&database).unwrap();
     wait_for("the member to begin", || fleet_of(&serving)["unwritten_keys"].is_number().then_some(()));
+}
+
+/// Puts a schedule into the store as a scheduler does, in two parts; returns the revision of its meta.
+fn put_schedule(scheduler: &Scheduler, text: &str, sha256: &str) -> i64 {
+    let (first, second) = text.split_at(text.len() / 2);
+    for (part, text) in [first, second].iter().enumerate() {
+        scheduler.0.put(&format!("{ROOT}schedules/N26C3/vex/{part}"), text.as_bytes(), None).unwrap();
+    }
+    let meta = json!({ "v": 1, "sha256": sha256, "bytes": text.len(), "parts": 2, "author": "me", "at": "2026-11-29T12:00:00Z" });
+    let revision = scheduler.put("schedules/N26C3/meta", &meta);
+    scheduler.put("current/On", &json!({ "v": 1, "experiment": "N26C3", "revision": revision }));
+    revision
+}
+
+fn sha256(text: &str) -> String {
+    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Waits until the station's schedules have these numbers of scans.
+#[track_caller]
+fn expect_schedules(serving: &Serving, scans: &[u64]) {
+    wait_for(&format!("schedules with {scans:?} scans"), || {
+        let list = serving.http(&format!("GET /api/v1/schedules HTTP/1.1\r\nHost: {}", serving.api), "").1;
+        let found: Vec<u64> = list.as_array()?.iter().map(|one| number(&one["scans"])).collect();
+        (found == scans).then_some(())
+    });
+}
+
+#[test]
+fn a_schedule_of_the_fleet_is_taken_changed_and_withdrawn() {
+    let Some(etcd) = Etcd::start(1, "http", &[]) else { return };
+    let scheduler = Scheduler::new(&etcd);
+    let station = member(&etcd, "On");
+    scheduler.expect("recorders/On/rec1/live", "activity", "idle");
+    let directory = station.site.disks[0].parent().unwrap();
+    let text_of =
+        |scans: &[(i64, i64)]| std::fs::read_to_string(vex(directory, &["On", "Mh"], scans)).unwrap();
+    let alarm = |text: &str| {
+        wait_for(text, || {
+            scheduler
+                .get("alarms/On/rec1/fleet-schedule")
+                .filter(|alarm| alarm["text"].as_str().unwrap().contains(text))
+        });
+    };
+    // A damaged part: the digest differs, and nothing is followed.
+    let text = text_of(&[(0, 600), (700, 60)]);
+    put_schedule(&scheduler, &text, &sha256("other"));
+    alarm("its parts have digest");
+    expect_schedules(&station, &[]);
+    // Once it is whole, its scans are recorded.
+    let revision = put_schedule(&scheduler, &text, &sha256(&text));
+    expect_schedules(&station, &[2]);
+    wait_for("the scan to be recorded", || {
+        (station.recording("n26c3_on_no0000")["state"] == "recording").then_some(())
+    });
+    wait_for("the live state to have it", || {
+        let live = scheduler.get("recorders/On/rec1/live")?;
+        (live["schedule"]["revision"] == revision && live["scans"] == json!(["n26c3_on_no0000"]))
+            .then_some(())
+    });
+    wait_for("the alarm to be cleared", || {
+        scheduler.get("alarms/On/rec1/fleet-schedule").is_none().then_some(())
+    });
+    // Changed: the new one takes its place, and what is recorded of it continues.
+    let changed = text_of(&[(0, 600), (700, 60), (800, 60)]);
+    put_schedule(&scheduler, &changed, &sha256(&changed));
+    expect_schedules(&station, &[3]);
+    assert_eq!(station.recording("n26c3_on_no0000")["state"], "recording");
+    // A text of another experiment could take the place of others' schedules.
+    let other = changed.replace("N26C3", "N26C4");
+    put_schedule(&scheduler, &other, &sha256(&other));
+    alarm("its text is of experiment N26C4");
+    expect_schedules(&station, &[3]);
+    // Withdrawn: what is recorded of it continues to its end.
+    assert!(scheduler.0.delete(&format!("{ROOT}current/On")).unwrap());
+    expect_schedules(&station, &[]);
+    wait_for("the member to say so", || fleet_of(&station)["schedule"].is_null().then_some(()));
+}
+
+/// A full disk under the member's database: what runs continues, nothing is begun for the fleet, and an alarm says why.
+#[test]
+fn a_database_that_cannot_be_written_keeps_no_station_from_recording() {
+    let Some(etcd) = Etcd::start(1, "http", &[]) else { return };
+    let site = Site::new(1);
+    let small = site.disks[0].parent().unwrap().join("small");
+    std::fs::create_dir(&small).unwrap();
+    let Some(_mounted) = Mounted::new(Path::new("tmpfs"), &["-t", "tmpfs", "-o", "size=1m"], &small) else {
+        eprintln!("SKIPPED: mounting needs root");
+        return;
+    };
+    let scheduler = Scheduler::new(&etcd);
+    let serving = Serving::start(
+        site,
+        &format!(
+            "[fleet]\nname = 'evn'\nstation = 'On'\nrecorder = 'rec1'\nlease = '10s'\ndatabase = '{}'\nendpoints = {:?}\n",
+            small.join("fleet.db").display(),
+            etcd.endpoints()
+        ),
+    );
+    scheduler.expect("recorders/On/rec1/live", "activity", "idle");
+    serving.call("station start n1").expect(0);
+    let filling = small.join("filling");
+    let mut file = std::fs::File::create(&filling).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    let scan = json!({ "v": 1, "action": "start", "experiment": "N26C3", "source": "3C84", "mode": "" });
+    scheduler.put("desired/On/rec1/No0001", &scan);
+    wait_for("the reason in the status", || {
+        let fleet = fleet_of(&serving);
+        (fleet["connected"] == false && fleet["problem"].as_str()?.contains("fleet database")).then_some(())
+    });
+    wait_for("the alarm", || {
+        let figures = serving.http(&format!("GET /api/v1/figures HTTP/1.1\r\nHost: {}", serving.api), "").1;
+        figures["alarms"].as_array()?.iter().any(|alarm| alarm["kind"] == "fleet_away").then_some(())
+    });
+    assert_eq!(serving.recording("n1")["state"], "recording");
+    serving.call("station start n2 --input b").expect(0);
+    assert!(scheduler.get("acks/On/rec1/No0001").is_none());
+    // With space, the member continues, and the scan is recorded once.
+    drop(file);
+    std::fs::remove_file(&filling).unwrap();
+    serving.call("station stop n1");
+    scheduler.expect("acks/On/rec1/No0001", "state", "started");
+    assert_eq!(serving.recording("n2")["state"], "recording");
 }
