@@ -19,6 +19,8 @@ mod copy;
 #[cfg(feature = "full")]
 mod disk;
 mod events;
+#[cfg(feature = "full")]
+mod fleet;
 mod heaps;
 #[cfg(feature = "full")]
 mod host;
@@ -65,6 +67,11 @@ pub(crate) use copy::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyModeArg, CopyS
 #[cfg(feature = "full")]
 pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
+#[cfg(feature = "full")]
+pub(crate) use fleet::{
+    AtFleetArgs, FleetArgs, FleetLoadArgs, FleetRunArgs, FleetStartArgs, FleetStatusArgs, FleetStopArgs,
+    FleetWhat,
+};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
 #[cfg(feature = "full")]
 pub(crate) use host::HostArgs;
@@ -142,6 +149,7 @@ pub(crate) fn parse<T: Into<OsString>>(
     let file = match &mut cli.verb {
         Verb::Serve(args) => Some(&mut args.file),
         Verb::Token(args) => Some(&mut args.file),
+        Verb::Fleet(args) => Some(&mut args.file),
         _ => None,
     };
     #[cfg(feature = "full")]

@@ -78,6 +78,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Station(args) => verb::status::station(&args),
         Verb::Token(args) => verb::token::run(&args),
         Verb::Transfers(args) => verb::transfers::run(&args),
+        Verb::Fleet(args) => verb::fleet::run(&args),
         Verb::Ls(args) => verb::stored::ls(&args),
         Verb::Check(args) => verb::check::run(&args),
         Verb::Cat(args) => verb::stored::cat(&args),

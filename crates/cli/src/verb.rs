@@ -15,6 +15,8 @@ pub(crate) mod demo;
 #[cfg(feature = "full")]
 pub(crate) mod disk;
 pub(crate) mod events;
+#[cfg(feature = "full")]
+pub(crate) mod fleet;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 #[cfg(feature = "full")]
@@ -59,6 +61,7 @@ pub(crate) mod unbuilt;
 #[cfg(not(feature = "full"))]
 pub(crate) use unbuilt::{
     self as balance, self as balancer, self as bench, self as copy, self as data_plane, self as disk,
-    self as host, self as joining, self as lab, self as mount, self as packet_path, self as probe,
-    self as schedule, self as serve, self as status, self as token, self as top, self as transfers,
+    self as fleet, self as host, self as joining, self as lab, self as mount, self as packet_path,
+    self as probe, self as schedule, self as serve, self as status, self as token, self as top,
+    self as transfers,
 };

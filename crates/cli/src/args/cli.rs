@@ -11,6 +11,8 @@ use super::copy::CopyArgs;
 #[cfg(feature = "full")]
 use super::disk::DiskMeasureArgs;
 #[cfg(feature = "full")]
+use super::fleet::FleetArgs;
+#[cfg(feature = "full")]
 use super::host::HostArgs;
 #[cfg(feature = "full")]
 use super::lab::LabArgs;
@@ -40,10 +42,10 @@ use super::transfers::TransfersArgs;
 use super::unbuilt::{
     UnbuiltArgs as BalanceArgs, UnbuiltArgs as BalancerArgs, UnbuiltArgs as BenchArgs,
     UnbuiltArgs as CopyArgs, UnbuiltArgs as DataPlaneArgs, UnbuiltArgs as DiskMeasureArgs,
-    UnbuiltArgs as HostArgs, UnbuiltArgs as LabArgs, UnbuiltArgs as MountArgs, UnbuiltArgs as PacketPathArgs,
-    UnbuiltArgs as ProbeArgs, UnbuiltArgs as ScheduleArgs, UnbuiltArgs as StationArgs,
-    UnbuiltArgs as StationServeArgs, UnbuiltArgs as StatusArgs, UnbuiltArgs as TokenArgs,
-    UnbuiltArgs as TopArgs, UnbuiltArgs as TransfersArgs,
+    UnbuiltArgs as FleetArgs, UnbuiltArgs as HostArgs, UnbuiltArgs as LabArgs, UnbuiltArgs as MountArgs,
+    UnbuiltArgs as PacketPathArgs, UnbuiltArgs as ProbeArgs, UnbuiltArgs as ScheduleArgs,
+    UnbuiltArgs as StationArgs, UnbuiltArgs as StationServeArgs, UnbuiltArgs as StatusArgs,
+    UnbuiltArgs as TokenArgs, UnbuiltArgs as TopArgs, UnbuiltArgs as TransfersArgs,
 };
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
@@ -91,6 +93,8 @@ pub(crate) enum Verb {
     Token(TokenArgs),
     /// Copy scans of a station to other hosts: queue, list, cancel, retry
     Transfers(TransfersArgs),
+    /// Show and direct a fleet of stations: schedules, scans, alarms
+    Fleet(FleetArgs),
     /// List recordings
     Ls(LsArgs),
     /// Check that a recording holds everything that was acknowledged

@@ -19,6 +19,7 @@ use crate::args::StationServeArgs;
 use crate::outcome::{Interrupt, Outcome};
 use crate::print::counted;
 use anyhow::{Context, Result, bail};
+pub(super) use config::FleetAccess;
 use config::HttpConfig;
 use manager::ServiceManager;
 use peers::PeerDoor;
@@ -40,6 +41,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The section `[http]` of a configuration, if it has one.
 pub(super) fn http_options(path: &Path) -> Result<Option<WebDavOptions>> {
     Ok(config::read_http(path)?.map(|http| http.options))
+}
+
+/// How a fleet is reached, if the configuration says it.
+pub(super) fn fleet_access(path: &Path) -> Result<Option<FleetAccess>> {
+    config::read_fleet(path)
 }
 
 /// The file with the configuration.

@@ -10,6 +10,7 @@ mod http_log;
 mod key;
 mod peers;
 
+pub(crate) use fleet::FleetAccess;
 pub(super) use http::HttpConfig;
 pub(super) use peers::PeersConfig;
 
@@ -33,6 +34,7 @@ use skyhaul_daemon::vsi::{DEFAULT_MARK6_PORT, DEFAULT_PORT as VSI_PORT, VsiOptio
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use toml::Spanned;
 use toml::de::DeTable;
 
 /// Memory of a recording, unless the configuration says otherwise.
@@ -81,10 +83,23 @@ pub(super) fn read_http(path: &Path) -> Result<Option<HttpConfig>> {
     Ok(config.http)
 }
 
-fn parse(text: &str) -> Result<ServeConfig> {
-    let table = DeTable::parse(text).map_err(|error| {
+/// Reads how a fleet is reached, from the section `[fleet]` of a configuration that needs no station.
+pub(super) fn read_fleet(path: &Path) -> Result<Option<FleetAccess>> {
+    let text = read_small_text(path, SETTINGS)?;
+    let table = table(&text).map_err(|error| error.context(format!("{}", path.display())))?;
+    let section = table.get_ref().get("fleet");
+    let access = section.map(|value| Key { text: &text, key: "fleet", value }.fleet_access()).transpose();
+    access.map_err(|error| error.context(format!("{}", path.display())))
+}
+
+fn table(text: &str) -> Result<Spanned<DeTable<'_>>> {
+    DeTable::parse(text).map_err(|error| {
         anyhow!("line {}: {}", line(text, error.span().map_or(0, |span| span.start)), error.message())
-    })?;
+    })
+}
+
+fn parse(text: &str) -> Result<ServeConfig> {
+    let table = table(text)?;
     let Some(section) = table.get_ref().get("station") else {
         bail!("no section [station]{}", Hint("docs/reference/serve.md has an example"));
     };

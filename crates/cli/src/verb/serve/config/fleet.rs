@@ -17,41 +17,68 @@ const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 10..=30;
 /// Name of the database, on the first disk.
 const DATABASE_FILE: &str = "station_fleet.db";
 
+/// How a fleet is reached, without what a station of it needs.
+#[derive(Debug, Default)]
+pub(crate) struct FleetAccess {
+    pub(crate) fleet: Option<FleetName>,
+    pub(crate) store: FleetStoreOptions,
+}
+
 impl Key<'_> {
+    /// How the fleet is reached.
+    pub(super) fn fleet_access(&self) -> Result<FleetAccess> {
+        let mut access = FleetAccess::default();
+        for entry in self.entries()? {
+            match entry.key {
+                "database" | "input" | "lease" | "recorder" | "station" | "url" => {}
+                _ => entry.access_key(&mut access)?,
+            }
+        }
+        Ok(access)
+    }
+
+    fn access_key(&self, FleetAccess { fleet, store }: &mut FleetAccess) -> Result<()> {
+        let path = || self.string().map(PathBuf::from);
+        match self.key {
+            "name" => *fleet = Some(self.name()?),
+            "endpoints" => {
+                let list = self.list(MAX_ENDPOINTS)?.iter();
+                store.endpoints =
+                    list.map(|one| self.at(one).string().map(str::to_owned)).collect::<Result<_>>()?;
+            }
+            "user_file" => store.user_file = Some(path()?),
+            "authority" => store.certificates.authority = Some(path()?),
+            "certificate" => store.certificates.own = Some(path()?),
+            "key" => store.certificates.key = Some(path()?),
+            "plain" => store.allow_plain = self.flag()?,
+            _ => {
+                let hint = Hint(
+                    "the keys of [fleet] are authority, certificate, database, endpoints, input, key, lease, name, plain, recorder, station, url, user_file",
+                );
+                return Err(self.wrong(format_args!("unknown key{hint}")));
+            }
+        }
+        Ok(())
+    }
+
     /// The section.
     pub(super) fn fleet(&self, station: &StationSetup) -> Result<FleetSetup> {
-        let mut store = FleetStoreOptions::default();
-        let (mut fleet, mut code, mut recorder) = (None, None, None);
+        let mut access = FleetAccess::default();
+        let (mut code, mut recorder) = (None, None);
         let (mut database, mut input, mut url) = (None, String::new(), None);
         let mut lease = Duration::from_secs(DEFAULT_LEASE_SECONDS);
         for entry in self.entries()? {
-            let path = || entry.string().map(PathBuf::from);
             match entry.key {
-                "name" => fleet = Some(entry.name()?),
                 "station" => code = Some(entry.name()?),
                 "recorder" => recorder = Some(entry.name()?),
-                "endpoints" => {
-                    let list = entry.list(MAX_ENDPOINTS)?.iter();
-                    store.endpoints =
-                        list.map(|one| entry.at(one).string().map(str::to_owned)).collect::<Result<_>>()?;
-                }
-                "user_file" => store.user_file = Some(path()?),
-                "authority" => store.certificates.authority = Some(path()?),
-                "certificate" => store.certificates.own = Some(path()?),
-                "key" => store.certificates.key = Some(path()?),
-                "plain" => store.allow_plain = entry.flag()?,
                 "lease" => lease = entry.lease()?,
                 "input" => entry.string()?.clone_into(&mut input),
-                "database" => database = Some(path()?),
+                "database" => database = Some(PathBuf::from(entry.string()?)),
                 "url" => url = Some(entry.string()?.to_owned()),
-                _ => {
-                    let hint = Hint(
-                        "the keys of [fleet] are authority, certificate, database, endpoints, input, key, lease, name, plain, recorder, station, url, user_file",
-                    );
-                    return Err(entry.wrong(format_args!("unknown key{hint}")));
-                }
+                _ => entry.access_key(&mut access)?,
             }
         }
+        let FleetAccess { fleet, store } = access;
         let needed = |what, name: Option<FleetName>| {
             name.ok_or_else(|| {
                 self.wrong(format_args!(
