@@ -10,9 +10,10 @@
 //! ```
 //!
 //! * A single wrong time is an odd frame, not a jump: the time of the next frame of its thread is right again.
-//! * A thread is absent if a whole second of data has frames of other threads and none of it. A new thread is accepted
-//!   after eight frames in a second, because damaged headers can show any thread.
-//! * The number of threads may change: then all frame numbers advance by another number of places.
+//! * A thread is absent if a second of data has frames of other threads and none of it. A new thread is accepted after
+//!   eight frames in a second, because damaged headers can show any thread.
+//! * The number of threads may change: then all frame numbers advance by another number of places. A thread that has
+//!   sent nothing since then is absent, after much less than a second.
 //! * If threads do not alternate regularly, only jumps of more than a quarter of a second count.
 //! * Without the frame rate, seconds have at least as many frames as the numbers of the two frames compared require: a step
 //!   that no such rate allows is a jump by seconds.
@@ -21,6 +22,7 @@
 //! detected. In a stream that is placed by time, times always agree with places, so only threads and stations are
 //! checked.
 
+mod absent;
 mod steps;
 
 pub use steps::Trace;
@@ -28,11 +30,9 @@ pub use steps::Trace;
 use super::frame::FrameTime;
 use std::collections::VecDeque;
 
-/// Frames of one thread in a second of data in which the others are missed.
-const JUDGED: u64 = 16;
 /// Frame numbers from the start of the stream to the first one of a thread that make it late.
 const LATE: u64 = 16;
-/// Number of steps that must agree before another number of threads is accepted.
+/// Least number of steps that must agree before another number of threads is accepted.
 const AGREED: u64 = 64;
 /// Changes that wait to be polled; more are counted only.
 const MOST_CHANGES: usize = 64;
@@ -158,6 +158,8 @@ pub struct Timeline {
     second: Option<(i64, bool)>,
     /// Another group that steps agree on, and how many do.
     other_group: (u64, u64),
+    /// Frames of all threads.
+    seen: u64,
     /// The last steps, latest first: ones did not fit.
     steps: u64,
     taken: u64,
@@ -201,6 +203,7 @@ impl Timeline {
             begun: false,
             second: None,
             other_group: (0, 0),
+            seen: 0,
             steps: 0,
             taken: 0,
             alternates: true,
@@ -235,7 +238,7 @@ impl Timeline {
 
     /// Places have no relation to those before: the sender's counter restarted.
     pub fn restart(&mut self) {
-        self.begun |= self.start.take().is_some() && self.have_sent_before(u64::MAX);
+        self.begun |= self.start.take().is_some() && self.have_sent_before();
         self.lanes.iter_mut().for_each(Lane::restart);
         (self.jumped, self.stopped, self.other_group) = (None, None, (0, 0));
     }
@@ -243,17 +246,17 @@ impl Timeline {
     /// The next frame.
     #[inline]
     pub fn observe(&mut self, seen: Sighting) {
-        self.observe_many(seen, 1);
-    }
-
-    /// Observes the next frame, which represents `weight` frames at equal distances.
-    fn observe_many(&mut self, seen: Sighting, weight: u64) {
         let time = seen.time;
+        self.seen = self.seen.saturating_add(1);
         self.start.get_or_insert(seen.place);
         let Some(at) = self.lane(time.thread).or_else(|| self.new_lane(&seen)) else { return };
         self.turn(time);
+        if self.is_missed(at, time) {
+            // It returned in the second after the one in which it was last seen.
+            self.lose(at, time);
+        }
         let lane = &mut self.lanes[at];
-        lane.seen_now = lane.seen_now.saturating_add(weight);
+        lane.seen_now = lane.seen_now.saturating_add(1);
         match lane.state {
             State::Present => {}
             State::Expected => {
@@ -279,12 +282,13 @@ impl Timeline {
                 change.into_iter().for_each(|change| self.change(change));
             }
         }
-        self.watch_station(at, &seen, weight);
+        self.watch_station(at, &seen);
         let lane = &self.lanes[at];
         if let Some(last) = lane.last.filter(|last| self.numbered && last.0 < seen.place) {
-            self.advance(at, last, &seen, weight);
+            self.advance(at, last, &seen);
         }
-        self.lanes[at].last = Some((seen.place, time));
+        let lane = &mut self.lanes[at];
+        (lane.last, lane.before) = (Some((seen.place, time)), self.seen);
     }
 
     #[inline]
@@ -297,19 +301,13 @@ impl Timeline {
     fn is_late(&self, place: u64) -> bool {
         let from = self.start.unwrap_or(place);
         let is_far = place.saturating_sub(from) >= LATE.saturating_mul(self.group);
-        self.begun || is_far && self.have_sent_before(place)
+        self.begun || is_far && self.have_sent_before()
     }
 
-    /// Whether a thread sent that many frames before this place: a thread whose first frames were lost with all others'
+    /// Whether a thread sent that many frames before: a thread whose first frames were lost with all others'
     /// is not late.
-    fn have_sent_before(&self, place: u64) -> bool {
-        let seen_before = |lane: &Lane| {
-            // A frame that represents others may stand for some beyond the place.
-            let beyond =
-                lane.last.filter(|last| last.0 > place).map_or(0, |last| (last.0 - place) / self.group + 1);
-            lane.seen_now.saturating_sub(beyond)
-        };
-        self.second.is_some_and(|(_, whole)| whole) || self.lanes.iter().any(|lane| seen_before(lane) >= LATE)
+    fn have_sent_before(&self) -> bool {
+        self.second.is_some_and(|(_, whole)| whole) || self.lanes.iter().any(|lane| lane.seen_now >= LATE)
     }
 
     fn new_lane(&mut self, seen: &Sighting) -> Option<usize> {
@@ -323,46 +321,9 @@ impl Timeline {
         Some(at)
     }
 
-    /// A new second of data: were all threads in the one before?
-    fn turn(&mut self, time: FrameTime) {
-        let Some((second, whole)) = self.second else {
-            self.second = Some((time.unix_seconds, false));
-            return;
-        };
-        if second == time.unix_seconds {
-            return;
-        }
-        let most = self.lanes.iter().map(|lane| lane.seen_now).max().unwrap_or_default();
-        // Frames of two seconds may alternate at the end of a second, and a second with too few frames proves nothing.
-        if most < JUDGED {
-            self.second = Some((time.unix_seconds, whole));
-            return;
-        }
-        self.second = Some((time.unix_seconds, true));
-        let mut lost = Vec::new();
-        for lane in &mut self.lanes {
-            let is_missed =
-                whole && lane.seen_now == 0 && matches!(lane.state, State::Present | State::Expected);
-            if is_missed {
-                lost.push(Change::ThreadLost {
-                    thread: lane.thread,
-                    last: lane.last.map(|last| last.1),
-                    at: time,
-                });
-                lane.miss();
-            }
-            lane.seen_now = 0;
-            if matches!(lane.state, State::Unproven | State::Absent) {
-                lane.first = None;
-            }
-        }
-        self.counts.threads_lost += lost.len() as u64;
-        lost.into_iter().for_each(|change| self.change(change));
-    }
-
-    fn watch_station(&mut self, at: usize, seen: &Sighting, weight: u64) {
+    fn watch_station(&mut self, at: usize, seen: &Sighting) {
         let Some(is) = seen.station else { return };
-        let Some(was) = self.lanes[at].watch_station(is, weight) else { return };
+        let Some(was) = self.lanes[at].watch_station(is) else { return };
         // All threads of a sender change the station at the same time.
         if self.station.replace((was, is)) != Some((was, is)) {
             self.counts.stations += 1;
@@ -417,6 +378,8 @@ struct Lane {
     state: State,
     /// Place and time of its last frame.
     last: Option<(u64, FrameTime)>,
+    /// Frames of all threads up to that one.
+    before: u64,
     /// The first of the frames needed to accept it.
     first: Option<FrameTime>,
     /// Others had sent before it was first seen.
@@ -436,6 +399,7 @@ impl Lane {
             thread,
             state,
             last: None,
+            before: 0,
             first: None,
             is_late: false,
             seen_now: 0,
@@ -477,7 +441,7 @@ impl Lane {
     }
 
     /// Checks the station of a frame; returns the previous one if it has changed lastingly.
-    fn watch_station(&mut self, is: u32, weight: u64) -> Option<u32> {
+    fn watch_station(&mut self, is: u32) -> Option<u32> {
         let was = *self.station.get_or_insert(is);
         if was == is {
             self.other_station = (0, 0);
@@ -486,7 +450,7 @@ impl Lane {
         if self.other_station.0 != is || self.other_station.1 == 0 {
             self.other_station = (is, 0);
         }
-        self.other_station.1 = self.other_station.1.saturating_add(weight);
+        self.other_station.1 += 1;
         if self.other_station.1 < BELIEVED {
             return None;
         }

@@ -378,10 +378,7 @@ impl<K: Sink> Engine<K> {
         while self.ended < self.streams.len() {
             let at = self.ended;
             self.ended += 1;
-            self.streams[at].end_placing(now);
-            self.streams[at].finish();
-            self.drain(at);
-            self.tell(at);
+            self.end_stream(at, now);
         }
         self.flush();
         self.sink.finished();

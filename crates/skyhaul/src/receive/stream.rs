@@ -410,6 +410,12 @@ impl Stream {
         }
     }
 
+    /// Its last part was delivered.
+    pub(super) fn delivered(&mut self) {
+        self.watch.finish(&self.info);
+        self.report.watched = self.watch.watched();
+    }
+
     /// See what a part says of itself.
     fn look(&mut self, part: &Looked<'_>) {
         self.watch.part(&self.info, part);

@@ -139,10 +139,20 @@ impl Watch {
             }),
             skip => self.look(&frames, count, run, skip),
         }
+        self.tell_changes(info);
+        self.compare_clock(info, part);
+    }
+
+    /// The stream has ended: threads may have stopped before it.
+    pub(super) fn finish(&mut self, info: &StreamInfo) {
+        self.timeline.finish();
+        self.tell_changes(info);
+    }
+
+    fn tell_changes(&mut self, info: &StreamInfo) {
         while let Some(change) = self.timeline.poll_change() {
             self.change(info, &change);
         }
-        self.compare_clock(info, part);
     }
 
     /// Whether seconds have as many frames as is stated: those that never come at their ends are not lost.

@@ -1,6 +1,6 @@
 //! From one frame of a thread to its next: does the time advance as the place does?
 
-use super::{AGREED, Apart, Change, Doubt, MOST_LANES, Sighting, Step, Timeline};
+use super::{AGREED, Apart, BELIEVED, Change, Doubt, MOST_LANES, Sighting, Step, Timeline};
 use crate::wire::frame::FrameTime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -95,29 +95,28 @@ impl Timeline {
     }
 
     /// The next frame of a thread, which follows `last`.
-    pub(super) fn advance(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, weight: u64) {
+    pub(super) fn advance(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting) {
         self.watch_rate(last, seen);
         match self.step(last, seen.place, seen.time) {
             Step::Unknown => {}
             Step::Fits => {
-                self.count_step(false, weight);
+                self.count_step(false);
                 self.other_group = (0, 0);
                 self.lanes[at].still = 0;
                 if let Some(doubt) = self.lanes[at].doubt.take() {
                     self.settle(doubt);
                 }
             }
-            Step::Off(by) => self.doubt(at, last, seen, by, weight),
+            Step::Off(by) => self.doubt(at, last, seen, by),
         }
     }
 
     /// A step that does not fit.
-    fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, by: Apart, weight: u64) {
-        let times = i64::try_from(weight).unwrap_or(i64::MAX);
+    fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, by: Apart) {
         let before = self.lanes[at].doubt.map_or(Apart::default(), |doubt| doubt.by);
         let sum = Apart {
-            seconds: before.seconds.saturating_add(by.seconds.saturating_mul(times)),
-            frames: before.frames.saturating_add(by.frames.saturating_mul(times)),
+            seconds: before.seconds.saturating_add(by.seconds),
+            frames: before.frames.saturating_add(by.frames),
         };
         let from = self.lanes[at].doubt.map_or(last.1, |doubt| doubt.from);
         let is_back = sum == Apart::default() || self.is_possible(sum, from, seen.time);
@@ -127,7 +126,7 @@ impl Timeline {
         let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), by: sum, steps: 0 };
         let doubt = lane.doubt.get_or_insert(new);
         doubt.by = sum;
-        doubt.steps = doubt.steps.saturating_add(weight);
+        doubt.steps = doubt.steps.saturating_add(1);
         if is_back {
             // The time is right again: the frames between were odd, or the clock had stopped.
             let odd = doubt.steps.saturating_sub(1).max(1);
@@ -137,8 +136,8 @@ impl Timeline {
             doubt.to = seen.time;
         }
         if seen.time == last.1 {
-            lane.still = lane.still.saturating_add(weight);
-            let is_new = lane.still >= STILL && lane.still - weight < STILL;
+            lane.still = lane.still.saturating_add(1);
+            let is_new = lane.still == STILL;
             let is_told =
                 self.stopped.is_some_and(|place| seen.place.saturating_sub(place) <= TOGETHER * self.group);
             if is_new && !is_told {
@@ -149,16 +148,15 @@ impl Timeline {
             return;
         }
         lane.still = 0;
-        // All of these frames except the first agree with the one before.
-        let agreeing = if was_doubted { weight } else { weight - 1 };
-        if !self.vote_group(last, seen, agreeing) {
-            self.count_step(true, 1);
+        // The first of them agrees with none before.
+        if !self.vote_group(last, seen, u64::from(was_doubted)) {
+            self.count_step(true);
         }
     }
 
     /// If all frame numbers advance by another number of places, a thread has begun or stopped. Returns whether this
     /// step agrees with the previous one.
-    fn vote_group(&mut self, last: (u64, FrameTime), seen: &Sighting, weight: u64) -> bool {
+    fn vote_group(&mut self, last: (u64, FrameTime), seen: &Sighting, vote: u64) -> bool {
         let places = seen.place - last.0;
         let frames = self.elapsed(last.1, seen.time).and_then(|frames| u64::try_from(frames).ok());
         let group = frames
@@ -172,10 +170,13 @@ impl Timeline {
         };
         let is_same = self.other_group.0 == group;
         let votes = if is_same { self.other_group.1 } else { 0 };
-        self.other_group = (group, votes.saturating_add(weight));
-        if self.other_group.1 >= AGREED {
-            (self.group, self.other_group) = (group, (0, 0));
+        self.other_group = (group, votes.saturating_add(vote));
+        // Each thread has had its turns.
+        if self.other_group.1 >= AGREED.max(BELIEVED * self.lanes.len() as u64) {
+            let before = std::mem::replace(&mut self.group, group);
+            self.other_group = (0, 0);
             self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+            self.lose_silent(seen, before);
         }
         is_same
     }
@@ -197,10 +198,9 @@ impl Timeline {
     }
 
     #[inline]
-    fn count_step(&mut self, is_off: bool, weight: u64) {
-        let shift = weight.min(TOGETHER - 1) as u32;
-        self.steps = self.steps << shift | if is_off { (1 << shift) - 1 } else { 0 };
-        self.taken = self.taken.saturating_add(weight);
+    fn count_step(&mut self, is_off: bool) {
+        self.steps = self.steps << 1 | u64::from(is_off);
+        self.taken = self.taken.saturating_add(1);
         if self.alternates && self.steps.count_ones() >= IRREGULAR {
             self.alternates = false;
             self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
@@ -252,15 +252,6 @@ impl Timeline {
             None => self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames)),
         }
         self.change(Change::Rate { assumed, frames, at: to });
-    }
-
-    /// Skips to the last of the frames that the observed one represents.
-    fn skip_to(&mut self, seen: Sighting) {
-        if let Some(at) = self.lane(seen.time.thread)
-            && self.lanes[at].last.is_some_and(|last| last.0 < seen.place)
-        {
-            self.lanes[at].last = Some((seen.place, seen.time));
-        }
     }
 }
 
@@ -372,16 +363,6 @@ impl Trace {
 
     /// Give the frames to `timeline`; `place` makes places in the stream of those in the file, in the same order.
     pub fn tell(&self, place: impl Fn(u64) -> u64, timeline: &mut Timeline) {
-        let moved = |seen: Sighting| Sighting { place: place(seen.place), ..seen };
-        for run in &self.runs {
-            timeline.observe(moved(run.first));
-            let Some((places, frames)) = run.step.filter(|_| run.frames > 1) else { continue };
-            // What was left out of the file may lie between the two.
-            let mut second = moved(Sighting { place: run.first.place.saturating_add(places), ..run.first });
-            second.time.frame =
-                u32::try_from(i64::from(second.time.frame) + frames).unwrap_or(run.last.time.frame);
-            timeline.observe_many(second, run.frames - 1);
-            timeline.skip_to(moved(run.last));
-        }
+        self.frames().for_each(|(seen, _)| timeline.observe(Sighting { place: place(seen.place), ..seen }));
     }
 }

@@ -384,3 +384,76 @@ fn a_stream_that_runs_away_is_told_ever_more_rarely() {
     let told = (1..1000).filter(|n| watch.observe(n * 3 * SECOND, 0, n * SECOND).is_some()).count();
     assert!((6..16).contains(&told), "{told}");
 }
+
+/// Frames of three threads; of thread 1 without those of `silent` turns. Packets are numbered as they are sent.
+fn without(silent: std::ops::Range<u64>, count: u64) -> Vec<Sighting> {
+    let sent = frames(3, 3 * count)
+        .into_iter()
+        .filter(|seen| seen.time.thread != 1 || !silent.contains(&(seen.place / 3)));
+    sent.zip(0..).map(|(seen, place)| Sighting { place, ..seen }).collect()
+}
+
+#[test]
+fn a_thread_that_is_silent_for_less_than_a_second_is_missed_by_its_number() {
+    let expected = Irregular { threads_lost: 1, threads_returned: 1, ..Irregular::default() };
+    for silent in [430..475, 430..480, 405..490, 451..540] {
+        let sent = without(silent.clone(), 700);
+        let (changes, counts) = follow(timeline(3, Some(FPS)), sent.iter().copied());
+        assert_eq!(counts, expected, "{silent:?} {changes:?}");
+        let [Change::ThreadLost { thread: 1, last: Some(last), .. }, Change::ThreadReturned(back)] =
+            changes[..]
+        else {
+            panic!("{silent:?} {changes:?}")
+        };
+        assert_eq!((last, back), (at(0, silent.start - 1, 1).time, at(0, silent.end, 1).time));
+        assert_eq!(traced(timeline(3, Some(FPS)), sent), expected, "{silent:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_stops_before_the_end_is_missed() {
+    let lost = |numbered, silent: u64| {
+        let mut timeline = timeline(3, Some(FPS));
+        timeline.numbered = numbered;
+        without(silent..500, 500).into_iter().for_each(|seen| timeline.observe(seen));
+        timeline.finish();
+        timeline.counts()
+    };
+    let expected = Irregular { threads_lost: 1, ..Irregular::default() };
+    assert_eq!((lost(true, 460), lost(true, 440)), (expected, expected));
+    assert_eq!((lost(false, 410), lost(false, 449)), (expected, expected));
+    // Those that end a little earlier than the others did not stop.
+    assert_eq!(lost(true, 495), Irregular::default());
+    assert_eq!(lost(false, 495), Irregular::default());
+}
+
+#[test]
+fn threads_that_do_not_alternate_are_missed_after_a_second() {
+    for silent in [405..495, 451..549, 440..700] {
+        let mut timeline = timeline(3, Some(FPS));
+        // Each thread sends eight of its frames in a row.
+        let mut all = without(silent.clone(), 700);
+        let tick =
+            |seen: &Sighting| (seen.time.unix_seconds - START) as u64 * FPS + u64::from(seen.time.frame);
+        all.sort_by_key(|seen| (tick(seen) / 8, seen.time.thread, seen.place));
+        (0..).zip(&mut all).for_each(|(place, seen)| seen.place = place);
+        all.into_iter().for_each(|seen| timeline.observe(seen));
+        timeline.finish();
+        let counts = timeline.counts();
+        let returned = u64::from(silent.end < 700);
+        assert_eq!((counts.threads_lost, counts.threads_returned), (1, returned), "{silent:?}");
+    }
+}
+
+#[test]
+fn threads_that_all_pause_are_not_missed() {
+    let mut timeline = timeline(3, Some(FPS));
+    let all = frames(3, 3 * 700).into_iter().filter(|seen| !(420 * 3..510 * 3).contains(&seen.place));
+    // The first of them comes back a little earlier.
+    let mut all: Vec<Sighting> = all.collect();
+    all[420 * 3..424 * 3].sort_by_key(|seen| seen.time.thread);
+    timeline.numbered = false;
+    all.into_iter().for_each(|seen| timeline.observe(seen));
+    timeline.finish();
+    assert_eq!(timeline.counts(), Irregular::default());
+}

@@ -137,9 +137,7 @@ impl<K: Sink> Engine<K> {
             self.tables.gave_way(at);
         }
         for at in self.streams_of(route) {
-            self.streams[at].end_placing(now);
-            self.streams[at].finish();
-            self.drain(at);
+            self.end_stream(at, now);
             let stream = &mut self.streams[at];
             stream.gone = true;
             let (info, report) = (stream.info.clone(), std::mem::take(&mut stream.report));
@@ -173,6 +171,15 @@ impl<K: Sink> Engine<K> {
         }
         self.splits.push(Split { network, field, streams });
         Ok(Route::Split(self.splits.len() - 1))
+    }
+
+    /// Deliver everything of a stream, and its last events.
+    pub(super) fn end_stream(&mut self, at: usize, now: Nanos) {
+        self.streams[at].end_placing(now);
+        self.streams[at].finish();
+        self.drain(at);
+        self.streams[at].delivered();
+        self.tell(at);
     }
 
     /// Hand on the events of a stream.

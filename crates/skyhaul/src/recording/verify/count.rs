@@ -295,6 +295,16 @@ impl Times {
         let holes = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
         trace.tell(|at| base.saturating_add(unpacked(holes, at)), &mut self.timeline);
         self.next = meta.map(|meta| (base.saturating_add(u64::from(meta.units)), meta.epoch));
+        self.changes()
+    }
+
+    /// There are no more chunks: threads may have stopped before the last frame.
+    pub(super) fn finish(&mut self) -> Vec<(Verdict, String)> {
+        self.timeline.finish();
+        self.changes()
+    }
+
+    fn changes(&mut self) -> Vec<(Verdict, String)> {
         let changes = std::iter::from_fn(|| self.timeline.poll_change());
         let notable: Vec<Change> =
             changes.filter(|change| !matches!(change, Change::Rate { assumed: None, .. })).collect();

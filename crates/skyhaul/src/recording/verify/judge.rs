@@ -170,6 +170,9 @@ impl StreamCheck<'_> {
             let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
             self.findings.add(verdict, Some(path), text);
         }
+        for (verdict, text) in self.times.as_mut().map(Times::finish).unwrap_or_default() {
+            self.findings.add(verdict, None, text);
+        }
         self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
         let (ledger, wrong) = self.count.finish(self.recording);
         for line in &wrong {
