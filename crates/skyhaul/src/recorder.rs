@@ -314,7 +314,7 @@ impl Sink for RecordSink {
         let mut chunk = recorded.chunk(stream, part);
         // Without memory to pack it in, what did not arrive is filled all the same: whatever lay in its place must not be
         // written.
-        if !self.fill
+        if (!self.fill || recorded.cannot_fill(&mut chunk))
             && !chunk.meta.missing.is_empty()
             && let Some(block) = pack(&chunk, stream.unit_bytes as usize, &self.pool)
         {
@@ -350,6 +350,19 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
 }
 
 impl Recorded {
+    /// Whether the times of some lost frames are not known, because they are in a second whose number of frames is not: what
+    /// could be written in their place is no frame.
+    fn cannot_fill(&self, chunk: &mut Chunk) -> bool {
+        let format = &self.info.format;
+        let is_known = self.frames_per_second.is_some() || format.own.rate().is_some();
+        if is_known || chunk.meta.missing.is_empty() {
+            return false;
+        }
+        let unit = self.info.unit_bytes as usize;
+        let range = chunk.range.clone();
+        fill(&self.filler, unit, format.group(), &chunk.meta, &mut chunk.block, range).unpredicted > 0
+    }
+
     fn chunk(&self, stream: &StreamInfo, part: StreamPart) -> Chunk {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let [first_time, last_time] = times(stream, &part);
@@ -366,7 +379,9 @@ impl Recorded {
             heaps: None,
         };
         let (unit, group, filler) = (stream.unit_bytes as usize, stream.format.group(), self.filler.clone());
-        let finish: Fill = Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range));
+        let finish: Fill = Arc::new(move |meta, block, range| {
+            fill(&filler, unit, group, meta, block, range);
+        });
         Chunk {
             datastream: self.datastream,
             number: self.next,

@@ -105,6 +105,32 @@ fn a_receiver_reports_exactly_the_gap_and_has_the_senders_times() {
 }
 
 #[test]
+fn where_the_length_of_a_second_is_not_known_only_frames_are_written() {
+    let files = Files::new();
+    // Two seconds a minute apart: no frame tells how many come in one, and the second of them begins within a chunk.
+    let frames: Vec<Vec<u8>> =
+        [0, 60].iter().flat_map(|&at| (0..FPS).map(move |n| frame(0, at * FPS + n))).collect();
+    let path = files.write(&frames);
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send(&recorder.address(), &format!("--input {} --rate 60Mbps --sequence little", path.display()));
+    recorder.drained();
+    let report = recorder.stop().json();
+    let lost = u64::from(59 * FPS);
+    assert_eq!(
+        (number(&report["ledger"]["received"]), number(&report["ledger"]["never_received"])),
+        (4000, lost)
+    );
+    // Whatever is in the recording is a frame: those that were sent, and fill marked invalid.
+    let seen = see(&site.cat(), 432);
+    assert_eq!(seen.times.len(), 4000, "{report}");
+    assert_eq!(seen.invalid as u64, number(&report["frames_filled"]), "{report}");
+    assert_eq!(number(&report["frames_left_out"]) + seen.invalid as u64, lost, "{report}");
+    let check = site.check(0);
+    assert_eq!(check["ledger"], report["ledger"], "{check}");
+}
+
+#[test]
 fn every_family_goes_as_it_lies() {
     let files = Files::new();
     let kept = |n: &u32| !(40..60).contains(n);

@@ -1,7 +1,7 @@
 //! Gaps of a chunk: filled, or left out.
 
 use crate::recording::{Chunk, ChunkMeta};
-use skyhaul_core::wire::{Filler, Octets, StreamFormat};
+use skyhaul_core::wire::{Filled, Filler, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn fill(
     meta: &ChunkMeta,
     block: &mut Block,
     range: Range<usize>,
-) {
+) -> Filled {
     let lead = (range.start / unit.max(1)) % group.max(1);
     let shift = |u: u32| u + lead as u32;
     let mut missing: Vec<Range<u32>> = meta.missing.iter().map(|m| shift(m.start)..shift(m.end)).collect();
@@ -50,7 +50,7 @@ pub(super) fn fill(
         missing.insert(0, 0..lead as u32);
     }
     let mut chunk = ChunkOctets { block, range: range.start - lead * unit..range.end };
-    filler.fill(&mut chunk, &missing);
+    filler.fill(&mut chunk, &missing)
 }
 
 /// A chunk in its block, other parts of which may be in use.
