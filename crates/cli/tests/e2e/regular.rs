@@ -250,6 +250,36 @@ fn a_missing_chunk_of_a_scan_without_an_index_is_filled() {
     }
 }
 
+/// Before a second has ended, its number of frames is not known: what is missing at its end gets no numbers that may not exist.
+#[test]
+fn a_missing_chunk_is_filled_only_with_frames_whose_times_are_known() {
+    let site = Site::new(1);
+    let at = |tick: u64| (START + (tick / 2000) as i64, (tick % 2000) as u32);
+    recorded(&site, "", two(3000, at));
+    let directory = site.disks[0].join("trial");
+    std::fs::remove_file(directory.join("trial.index")).unwrap();
+    // One within the first second, the one with its end, and a later one.
+    let chunk = |number: u64| directory.join(format!("trial.{number:08}"));
+    let frames_of = |number| std::fs::metadata(chunk(number)).unwrap().len() / (PAYLOAD as u64 + 32);
+    let ends = 4000 / frames_of(0);
+    for (number, is_filled) in [(1, true), (ends, false), (ends + 1, true)] {
+        assert!((2..5).contains(&ends), "{ends}");
+        let (frames, kept) = (frames_of(number), directory.with_extension("kept"));
+        std::fs::rename(chunk(number), &kept).unwrap();
+        let done = site.run("cat trial --fill");
+        std::fs::rename(&kept, chunk(number)).unwrap();
+        let seen = see(&done.stdout, PAYLOAD + 32);
+        let (good, invalid) = (6000 - frames, if is_filled { frames } else { 0 });
+        assert_eq!((seen.good, seen.invalid), (good, invalid), "chunk {number}: {}", done.stderr);
+        let first = number * frames;
+        for (n, frame) in done.stdout.chunks(PAYLOAD + 32).enumerate() {
+            let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
+            let n = n as u64 + if !is_filled && n as u64 >= first { frames } else { 0 };
+            assert_eq!((header.unix_seconds(), header.frame), at(n / 2), "chunk {number}, frame {n}");
+        }
+    }
+}
+
 #[test]
 fn a_thread_that_was_asked_for_and_never_came_has_legal_fill() {
     let site = Site::new(1);

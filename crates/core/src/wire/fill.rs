@@ -11,8 +11,9 @@
 //!
 //! A header is predicted from the previous frame of the same thread (which may itself be predicted), or the next one, or,
 //! for a thread without a frame in the block, from any frame and the thread's learned header; if it never sent a frame, with
-//! its number in the other's header. If the frame rate is unknown, it is taken from the block, if a second ends in it. A frame
-//! that cannot be predicted is filled with 0x11223344 entirely.
+//! its number in the other's header. If the frame rate is unknown, it is taken from the block, if a second ends in it; otherwise
+//! only frames between two of the same second, and those before the first, are predicted. A frame that cannot be predicted is
+//! filled with 0x11223344 entirely.
 //!
 //! Limits: if placed by sequence number, threads must alternate regularly around a gap, but their number may change. If
 //! objects may be short
@@ -77,6 +78,24 @@ impl Filler {
     #[must_use]
     pub fn new(format: StreamFormat) -> Filler {
         Filler { format }
+    }
+
+    /// Whether it knows how many frames a second has, from the stream or from its format.
+    #[must_use]
+    pub fn has_rate(&self) -> bool {
+        self.format.frames_per_second.is_some() || self.format.own.rate().is_some()
+    }
+
+    /// The same for frames of one second, all of which have numbers below `frames`.
+    #[must_use]
+    pub fn within_second(&self, frames: u32) -> Filler {
+        Filler::new(StreamFormat { frames_per_second: Some(frames), ..self.format.clone() })
+    }
+
+    /// Second and number of the frame in a unit, if its header states them.
+    #[must_use]
+    pub fn second_of(&self, unit: &[u8]) -> Option<(i64, u32)> {
+        self.format.frame_time(unit).map(|time| (time.unix_seconds, time.frame))
     }
 
     /// Fill the units `missing` (ascending) of `block`, an object's bytes. Units outside the block are ignored. For
@@ -164,19 +183,36 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
     /// The nearest unit of the same rank to predict from: the one before, else the next that arrived.
     fn reference(&mut self, index: usize) -> Option<usize> {
         let before = index.checked_sub(self.group).filter(|&before| self.has_header(before));
-        before.or_else(|| {
-            let rank = index % self.group;
-            let mut ahead = self.ahead[rank];
-            // Searched once: a rank of which nothing arrived must not cost a search for each unit.
-            if ahead <= index {
-                ahead = index + self.group;
-                while ahead < self.units && (self.is_missing(ahead) || !self.has_header(ahead)) {
-                    ahead += self.group;
-                }
-                self.ahead[rank] = ahead;
+        before.or_else(|| self.next_of_rank(index % self.group, index))
+    }
+
+    /// The next unit of a rank that arrived, behind this unit.
+    fn next_of_rank(&mut self, rank: usize, index: usize) -> Option<usize> {
+        let mut ahead = self.ahead[rank];
+        // Searched once: a rank of which nothing arrived must not cost a search for each unit.
+        if ahead <= index {
+            ahead = index + 1 + (rank + self.group - (index + 1) % self.group) % self.group;
+            while ahead < self.units && (self.is_missing(ahead) || !self.has_header(ahead)) {
+                ahead += self.group;
             }
-            (ahead < self.units).then_some(ahead)
-        })
+            self.ahead[rank] = ahead;
+        }
+        (ahead < self.units).then_some(ahead)
+    }
+
+    /// Whether the frame of a unit may be numbered on from an earlier unit. If the frame rate is unknown, a second may have ended before
+    /// it, and a frame of that number does not exist: only a later frame of the same second shows that it has not.
+    fn is_in_second(&mut self, from: usize, index: usize) -> bool {
+        let frames = self.frame_number(index) - self.frame_number(from);
+        // Places computed from times are in one second.
+        let is_known =
+            self.fps.is_some() || self.format.own.rate().is_some() || self.format.place == Place::Time;
+        if is_known || frames <= 0 {
+            return true;
+        }
+        let next = self.next_of_rank(from % self.group, index);
+        let times = next.and_then(|next| self.time(from).zip(self.time(next)));
+        times.is_some_and(|(from, next)| from.0 == next.0 && i64::from(from.1) + frames < i64::from(next.1))
     }
 
     /// Any unit to predict from: the one before, or the next of any rank.
@@ -274,10 +310,10 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
             return Some(([0; 32], 0));
         }
         let header = match self.reference(index) {
-            Some(from) => {
-                let frame = self.frame(from);
-                self.predicted(frame, None, 0, from, index)
+            Some(from) if self.is_in_second(from, index) => {
+                self.predicted(self.frame(from), None, 0, from, index)
             }
+            Some(_) => None,
             None => self.of_template(index),
         };
         header.filter(|(_, length)| header_at + length <= self.unit)
@@ -329,6 +365,9 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
     fn of_silent(&mut self, index: usize) -> Option<([u8; 32], usize)> {
         let from = self.neighbour(index)?;
         self.find_sets();
+        if !self.is_in_second(from, index) {
+            return None;
+        }
         // Ranks in the order of a set.
         let rank_of = |index: usize| (index + self.group - self.set % self.group) % self.group;
         let rank = rank_of(index);

@@ -100,6 +100,20 @@ fn the_rate_is_found_in_the_block() {
         .for_each(|n| assert_eq!(units[n as usize], stream.want(n), "unit {n}"));
 }
 
+/// Without a rate, nobody knows whether the second goes on: 500 would follow 499 of 500 frames.
+#[test]
+fn without_a_rate_no_frame_is_numbered_beyond_those_of_its_second_that_came() {
+    for threads in [1, 2] {
+        let mut stream = Stream { fps: 100, ..plain(threads, Place::Sequence, Keep::StripNetwork) };
+        stream.options.frames_per_second = None;
+        let (format, units, filled) = stream.filled(40, &[0..3, 10..14, 30..40]);
+        assert_eq!(format.frames_per_second, None);
+        assert_eq!(filled, Filled { predicted: 7, unpredicted: 10 }, "{threads} threads");
+        (0..3).chain(10..14).for_each(|n| assert_eq!(units[n as usize], stream.want(n), "unit {n}"));
+        (30..40).for_each(|n| assert_eq!(units[n][..4], FILL, "unit {n}"));
+    }
+}
+
 #[test]
 fn sequence_numbers_count_on() {
     let r2dbe = Extended::read(&Words { edv: 2, ..Words::default() }.write()).unwrap();

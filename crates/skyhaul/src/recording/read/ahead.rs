@@ -357,6 +357,22 @@ impl ReadAhead {
             gap.why = format!("{}; not filled: {why}", gap.why);
             bytes = None;
         }
+        let after = match bytes {
+            Some(_) => {
+                let needed = self.filling().needed();
+                self.first_bytes(behind, needed)
+            }
+            None => Vec::new(),
+        };
+        if let Some(hole) = bytes
+            && !self.filling().can_number(hole, &after)
+        {
+            gap.why = format!(
+                "{}; not filled: the frame rate is not known yet, nor the times of these frames",
+                gap.why
+            );
+            bytes = None;
+        }
         if bytes.is_some_and(|bytes| bytes > 0) {
             gap.instead = Instead::Filled;
         }
@@ -373,7 +389,7 @@ impl ReadAhead {
         if gap.has_chunks() && gap.instead != Instead::AsItIs {
             self.missing.get_or_insert_default();
         }
-        self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
+        self.fill(gap.chunks.0, bytes.unwrap_or_default(), &after)
     }
 
     /// Count missing frames for which nothing is given.
@@ -383,7 +399,8 @@ impl ReadAhead {
         self.sender.account.add_frames(0, frames);
     }
 
-    pub(super) fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Delivery {
+    /// Fill a hole; `after` are the first bytes behind it, if known.
+    pub(super) fn fill(&mut self, number: u32, bytes: u64, after: &[u8]) -> Delivery {
         if bytes == 0 {
             return Ok(());
         }
@@ -392,11 +409,9 @@ impl ReadAhead {
             missing.filled = missing.filled.saturating_add(frames);
         }
         self.sender.account.add_frames(frames, 0);
-        let needed = self.filling().needed();
-        let after = self.first_bytes(behind, needed);
         let mut left = bytes;
         while left > 0 {
-            let mut made = self.filling().next(left, &after);
+            let mut made = self.filling().next(left, after);
             made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             if made.is_empty() {
                 break;

@@ -438,6 +438,22 @@ impl Filling {
         &self.last
     }
 
+    /// Whether frames of known times can stand in a hole of so many bytes. If the frame rate is unknown, they can only between two frames of
+    /// the same second; elsewhere their numbers would be those of times that do not exist.
+    pub(super) fn can_number(&self, bytes: u64, behind: &[u8]) -> bool {
+        let Some(filler) = self.filler.as_ref().filter(|filler| !filler.has_rate() && self.needed() > 0)
+        else {
+            return true;
+        };
+        let frames = bytes / self.needed() as u64;
+        let next = behind.get(..self.unit).and_then(|unit| filler.second_of(unit));
+        match self.last().and_then(|last| filler.second_of(last)) {
+            Some(before) => next
+                .is_some_and(|next| next.0 == before.0 && u64::from(before.1) + frames < u64::from(next.1)),
+            None => next.is_some_and(|next| u64::from(next.1) >= frames),
+        }
+    }
+
     /// The next bytes of a hole of which `left` are missing; `behind` are the bytes after it, if known.
     pub(super) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
         let needed = self.needed();
@@ -464,6 +480,9 @@ impl Filling {
             .min(usize::try_from(left / self.unit as u64).unwrap_or(usize::MAX));
         let mut made = self.last.clone();
         made.resize(needed + units * self.unit, 0);
+        let end = behind.get(..self.unit).and_then(|unit| filler.second_of(unit));
+        let bounded = end.filter(|_| !filler.has_rate()).map(|end| filler.within_second(end.1 + 1));
+        let filler = bounded.as_ref().unwrap_or(filler);
         filler.fill(&mut made[..], &once(self.group as u32..(self.group + units) as u32));
         made.drain(..needed);
         let kept = made.clone();

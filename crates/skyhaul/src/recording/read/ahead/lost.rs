@@ -53,7 +53,22 @@ impl ReadAhead {
             self.sender.account.add_frames(0, frames.saturating_add(if self.fills() { 0 } else { packed }));
             return Ok(());
         }
-        self.fill(entry.number, bytes, &[])
+        self.fill_before(entry, frames)
+    }
+
+    /// Fill so many frames before a chunk, if they have times.
+    fn fill_before(&mut self, entry: &ChunkEntry, frames: u64) -> Delivery {
+        let bytes = frames.saturating_mul(self.unit() as u64);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let needed = self.filling().needed();
+        let after = read_first(entry, needed);
+        if !self.filling().can_number(bytes, &after) {
+            self.sender.account.add_frames(0, frames);
+            return Ok(());
+        }
+        self.fill(entry.number, bytes, &after)
     }
 
     /// How many they are: as the recorder counted them, or by the times of both sides if it did not. `counted` are those of
@@ -113,7 +128,7 @@ impl ReadAhead {
             self.sender.account.add_frames(0, frames);
             return Ok(());
         }
-        self.fill(entry.number, bytes, &[])
+        self.fill_before(entry, frames)
     }
 
     /// Without an index, the length of a hole follows from the times before and behind it, where the rate is known; `behind` is
