@@ -13,6 +13,8 @@ pub struct IrregularSummary {
     pub time_stops: u64,
     /// Single frames with a wrong time. A live watch does not inspect every frame of a fast stream.
     pub odd_frames: u64,
+    /// Times at which frames of threads were missing for less than a second, though no packet was.
+    pub frame_gaps: u64,
     /// Threads that vanished, or that sent nothing.
     pub threads_lost: u64,
     /// Threads that returned.
@@ -35,19 +37,20 @@ impl IrregularSummary {
     /// Whether the frames themselves were regular; the host's clock may be wrong.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        let Self { time_jumps, time_stops, odd_frames, .. } = self;
+        let Self { time_jumps, time_stops, odd_frames, frame_gaps, .. } = self;
         let Self { threads_lost, threads_returned, threads_joined, station_changes, rate_changes, .. } = self;
         let of_threads = threads_lost + threads_returned + threads_joined;
-        time_jumps + time_stops + odd_frames + of_threads + station_changes + rate_changes == 0
+        time_jumps + time_stops + odd_frames + frame_gaps + of_threads + station_changes + rate_changes == 0
     }
 
-    /// Whether frames, threads or stations are not where a regular stream has them. A thread that was only late is no fault
-    /// of what was recorded.
+    /// Whether times, threads, stations or the frame rate are not those of a regular stream: the judgement of `record` and of
+    /// `check`. A thread that was only late is no fault of what was recorded, and single frames with wrong times are not one of
+    /// the stream.
     #[must_use]
     pub fn is_fault(&self) -> bool {
-        let Self { time_jumps, time_stops, odd_frames, threads_lost, station_changes, rate_changes, .. } =
+        let Self { time_jumps, time_stops, frame_gaps, threads_lost, station_changes, rate_changes, .. } =
             self;
-        time_jumps + time_stops + odd_frames + threads_lost + station_changes + rate_changes > 0
+        time_jumps + time_stops + frame_gaps + threads_lost + station_changes + rate_changes > 0
     }
 
     /// In words; empty if there is nothing to say.
@@ -57,6 +60,7 @@ impl IrregularSummary {
             (self.time_jumps, "time jump", "time jumps"),
             (self.time_stops, "stopped clock", "stopped clocks"),
             (self.odd_frames, "frame with a wrong time", "frames with wrong times"),
+            (self.frame_gaps, "gap of a thread", "gaps of threads"),
             (self.threads_lost, "thread lost", "threads lost"),
             (self.threads_returned, "thread returned", "threads returned"),
             (self.threads_joined, "thread joined late", "threads joined late"),
@@ -76,6 +80,7 @@ impl From<Irregular> for IrregularSummary {
             time_jumps: counts.jumps,
             time_stops: counts.stops,
             odd_frames: counts.odd_frames,
+            frame_gaps: counts.frame_gaps,
             threads_lost: counts.threads_lost,
             threads_returned: counts.threads_returned,
             threads_joined: counts.threads_joined,
@@ -86,15 +91,18 @@ impl From<Irregular> for IrregularSummary {
     }
 }
 
+/// The kind of events about times that stand still.
+pub(crate) const STOPPED: &str = "time_stopped";
 /// The kind of events about the host's clock.
 pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 /// Kinds of events about the quality of what is recorded: a finding that began, or is over.
 pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
-pub const STREAM_EVENTS: [&str; 12] = [
+pub const STREAM_EVENTS: [&str; 13] = [
     "time_jump",
-    "time_stopped",
+    STOPPED,
+    "frames_missing",
     "thread_lost",
     "thread_returned",
     "thread_joined",
@@ -151,7 +159,17 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
             );
             ("time_jump", text)
         }
-        Change::Stopped(at) => ("time_stopped", format!("data time stands still at {}", moment(at))),
+        Change::Stopped(at) => (STOPPED, format!("data time stands still at {}", moment(at))),
+        Change::FramesMissing { thread, frames, from, to } => {
+            let what = if frames == 1 { "1 frame".to_owned() } else { format!("{frames} frames") };
+            let whose = thread.map(|thread| format!(" of thread {thread}")).unwrap_or_default();
+            let text = format!(
+                "{what}{whose} missing between {} and {}, though no packet is",
+                moment(from),
+                moment(to)
+            );
+            ("frames_missing", text)
+        }
         Change::ThreadLost { thread, last: Some(last), .. } => (
             "thread_lost",
             format!("thread {thread} sends nothing any more; its last frame: {}", moment(last)),

@@ -462,6 +462,13 @@ impl RecordReport {
             && self.receive.unbalanced.is_empty()
     }
 
+    /// Whether times, threads, stations or frame rates of a stream were not those of a regular one: as `check` judges what is
+    /// on the disks.
+    #[must_use]
+    pub fn is_irregular(&self) -> bool {
+        self.receive.streams.iter().any(|stream| stream.irregular.is_fault())
+    }
+
     /// Whether anything at all was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -35,9 +35,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     Ok(if is_good(&report) { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Whether something was recorded, and nothing was lost here.
+/// Whether something was recorded, nothing was lost here, and the streams were regular.
 pub(crate) fn is_good(report: &RecordReport) -> bool {
-    report.is_whole() && report.receive.is_whole() && !report.is_empty()
+    !report.is_irregular() && report.is_whole() && report.receive.is_whole() && !report.is_empty()
 }
 
 /// What can be refused before anything is opened.
@@ -174,6 +174,11 @@ pub(crate) fn summary(report: &RecordReport) -> String {
         let (filled, left_out) = (print::count(report.frames_filled), print::count(report.frames_left_out));
         let _ =
             writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
+    }
+    if report.is_irregular() {
+        let faults = report.receive.streams.iter().filter(|stream| stream.irregular.is_fault());
+        let words: Vec<String> = faults.map(|stream| stream.irregular.words()).collect();
+        let _ = writeln!(out, "  IRREGULAR STREAM: {}", words.join("; "));
     }
     if report.quality.as_ref().is_some_and(|quality| quality.has_failed) {
         out.push_str("  quality was not looked at to the end: a bug ended the analysis\n");

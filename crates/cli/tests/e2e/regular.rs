@@ -72,7 +72,7 @@ fn a_jump_behind_numbers_is_told_and_is_not_complete() {
             (second + if tick >= 777 { jump } else { 0 }, frame)
         };
         let (report, done) = recorded(&site, "", two(1500, jumped));
-        assert_eq!(done.code, Some(0), "all that came is recorded: {}", done.stderr);
+        assert_eq!(done.code, Some(1), "all that came is recorded, and is irregular: {}", done.stderr);
         let stream = &report["streams"][0];
         assert_eq!((number(&stream["placed"]), number(&stream["lost"])), (3000, 0), "{stream}");
         assert_eq!(number(&stream["irregular"]["time_jumps"]), 1, "{stream}");
@@ -86,6 +86,34 @@ fn a_jump_behind_numbers_is_told_and_is_not_complete() {
             text.contains("time_jump: ") && text.contains("1.000000 s"),
             "the event is in the index: {text}"
         );
+    }
+}
+
+/// Without numbers as with them: what a sender repeats, and a clock that stands still, are not complete.
+#[test]
+fn times_that_return_or_stand_still_are_irregular_with_and_without_numbers() {
+    let back = |tick| right(if tick < 777 { tick } else { tick - FPS });
+    let twice = |tick| right(tick % 750);
+    let still = |tick| right(std::cmp::min(tick, 900));
+    type Time<'a> = &'a dyn Fn(u64) -> (i64, u32);
+    let cases: [(Time<'_>, &str); 3] =
+        [(&back, "time_jump"), (&twice, "time_jump"), (&still, "time_stopped")];
+    for (time, kind) in cases {
+        for is_numbered in [true, false] {
+            let site = Site::new(1);
+            let packets = two(1500, time).map(|packet| packet[if is_numbered { 0 } else { 8 }..].to_vec());
+            let (report, done) = recorded(&site, "", packets);
+            assert_eq!(done.code, Some(1), "{kind} {is_numbered}: {}", done.stderr);
+            assert_eq!(kinds(&report).iter().filter(|of| *of == kind).count(), 1, "{is_numbered} {report}");
+            let check = site.check(1);
+            assert_eq!(check["verdict"], "irregular", "{kind} {is_numbered}: {check}");
+            let counts = ["time_jumps", "time_stops", "odd_frames", "rate_changes"];
+            for count in counts {
+                let found = [&report["streams"][0], &check["datastreams"][0]]
+                    .map(|of| number(&of["irregular"][count]));
+                assert_eq!(found[0], found[1], "{kind} {is_numbered} {count}: {report} {check}");
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //!   eight frames in a second, because damaged headers can show any thread.
 //! * The number of threads may change: then all frame numbers advance by another number of places. A thread that has
 //!   sent nothing since then is absent, after much less than a second.
+//! * Where turns lack a frame, frames of a thread are missing; if complete turns advance by several frame numbers, the rate changed.
 //! * If threads do not alternate regularly, only jumps of more than a quarter of a second count.
 //! * Without the frame rate, seconds have at least as many frames as the numbers of the two frames compared require: a step
 //!   that no such rate allows is a jump by seconds.
@@ -64,6 +65,17 @@ pub enum Change {
     },
     /// Frame after frame has the same time.
     Stopped(FrameTime),
+    /// Frames of a thread are missing for less than a second, though no packet is.
+    FramesMissing {
+        /// The thread that has most of them, if the frame rate shows it.
+        thread: Option<u16>,
+        /// How many, of all threads.
+        frames: u64,
+        /// Last frame before.
+        from: FrameTime,
+        /// First frame after.
+        to: FrameTime,
+    },
     /// A thread stopped sending, or has not begun to send if `last` is `None`.
     ThreadLost {
         /// The thread.
@@ -106,6 +118,8 @@ pub struct Irregular {
     pub stops: u64,
     /// Frames whose time was wrong for themselves alone.
     pub odd_frames: u64,
+    /// Times at which frames of threads were missing for less than a second, though no packet was.
+    pub frame_gaps: u64,
     /// Threads that stopped, or never sent anything.
     pub threads_lost: u64,
     /// Threads that returned.
@@ -158,6 +172,13 @@ pub struct Timeline {
     second: Option<(i64, bool)>,
     /// Another group that steps agree on, and how many do.
     other_group: (u64, u64),
+    /// Frame numbers from a frame of a thread to its next one; another pace that steps agree on, and how many do.
+    pace: u64,
+    other_pace: (u64, u64),
+    /// Steps that fitted.
+    fits: u64,
+    /// Frame numbers beyond the rate, where places are by time.
+    beyond: Option<Beyond>,
     /// Frames of all threads.
     seen: u64,
     /// The last steps, latest first: ones did not fit.
@@ -169,6 +190,8 @@ pub struct Timeline {
     /// The last jump and the last stop, of whatever thread.
     jumped: Option<(Apart, (u64, u64))>,
     stopped: Option<u64>,
+    /// Times that returned since the counter restarted have been reported.
+    is_return_told: bool,
     station: Option<(u32, u32)>,
     changes: VecDeque<Change>,
     counts: Irregular,
@@ -178,7 +201,7 @@ pub struct Timeline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Fits,
-    /// Ahead of its place.
+    /// Ahead of its place, in places.
     Off(Apart),
     /// Possible for one frame rate, which is not known.
     Unknown,
@@ -203,6 +226,10 @@ impl Timeline {
             begun: false,
             second: None,
             other_group: (0, 0),
+            pace: 1,
+            other_pace: (0, 0),
+            fits: 0,
+            beyond: None,
             seen: 0,
             steps: 0,
             taken: 0,
@@ -210,6 +237,7 @@ impl Timeline {
             ends: None,
             jumped: None,
             stopped: None,
+            is_return_told: false,
             station: None,
             changes: VecDeque::new(),
             counts: Irregular::default(),
@@ -236,11 +264,19 @@ impl Timeline {
         steady && lane.last.is_some_and(|last| self.step(last, seen.place, seen.time) == Step::Fits)
     }
 
-    /// Places have no relation to those before: the sender's counter restarted.
+    /// Places have no relation to those before: the sender's counter restarted. Times that continue at later ones are
+    /// regular; times that return are a jump, as they are within a run of places.
     pub fn restart(&mut self) {
         self.begun |= self.start.take().is_some() && self.have_sent_before();
-        self.lanes.iter_mut().for_each(Lane::restart);
-        (self.jumped, self.stopped, self.other_group) = (None, None, (0, 0));
+        self.lanes.iter_mut().for_each(Lane::begin_again);
+        (self.jumped, self.stopped, self.other_group, self.other_pace) = (None, None, (0, 0), (0, 0));
+        self.is_return_told = false;
+    }
+
+    /// Frames have the same time again and again, and got no place because of that.
+    pub fn stop(&mut self, at: FrameTime) {
+        self.counts.stops += 1;
+        self.change(Change::Stopped(at));
     }
 
     /// The next frame.
@@ -283,6 +319,12 @@ impl Timeline {
             }
         }
         self.watch_station(at, &seen);
+        if self.lanes[at].former.is_some() {
+            self.compare_with_former(at, time);
+        }
+        if !self.numbered {
+            self.watch_numbers(time);
+        }
         let lane = &self.lanes[at];
         if let Some(last) = lane.last.filter(|last| self.numbered && last.0 < seen.place) {
             self.advance(at, last, &seen);
@@ -367,8 +409,21 @@ struct Doubt {
     to: FrameTime,
     /// Places at which other threads may show the same.
     near: (u64, u64),
+    /// In places, not frame numbers.
     by: Apart,
     steps: u64,
+    /// A step was off by less than a frame: turns had fewer or more frames than there are threads.
+    is_part: bool,
+}
+
+/// Frame numbers of a second that are beyond the frame rate.
+#[derive(Clone, Copy, Debug)]
+struct Beyond {
+    second: i64,
+    frames: u64,
+    highest: u32,
+    /// The least distance of two of them.
+    step: u32,
 }
 
 /// What is known of one thread.
@@ -378,6 +433,8 @@ struct Lane {
     state: State,
     /// Place and time of its last frame.
     last: Option<(u64, FrameTime)>,
+    /// Its last time before the counter restarted, and its first one after, if that is earlier.
+    former: Option<(FrameTime, Option<FrameTime>)>,
     /// Frames of all threads up to that one.
     before: u64,
     /// The first of the frames needed to accept it.
@@ -399,6 +456,7 @@ impl Lane {
             thread,
             state,
             last: None,
+            former: None,
             before: 0,
             first: None,
             is_late: false,
@@ -414,17 +472,27 @@ impl Lane {
         self.doubt.is_some()
     }
 
-    /// The number of frames per second has become known.
-    fn count_seconds(&mut self, frames: u32) {
+    /// The number of frames per second has become known: a second has so many places.
+    fn count_seconds(&mut self, places: u64) {
         let Some(doubt) = &mut self.doubt else { return };
         let Apart { seconds, frames: besides } = doubt.by;
-        let frames = seconds.saturating_mul(i64::from(frames)).saturating_add(besides);
-        doubt.by = Apart { seconds: 0, frames };
+        let places = i64::try_from(places).unwrap_or(i64::MAX);
+        doubt.by = Apart { seconds: 0, frames: seconds.saturating_mul(places).saturating_add(besides) };
         self.doubt.take_if(|doubt| doubt.by == Apart::default());
     }
 
     fn restart(&mut self) {
         (self.last, self.doubt, self.still) = (None, None, 0);
+    }
+
+    /// The sender's counter restarted.
+    fn begin_again(&mut self) {
+        // A time in doubt may be wrong for itself alone.
+        let last = self.doubt.map(|doubt| doubt.from).or(self.last.map(|last| last.1));
+        if let Some(last) = last {
+            self.former = Some((last, None));
+        }
+        self.restart();
     }
 
     /// It sent nothing for a second.

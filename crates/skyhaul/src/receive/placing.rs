@@ -272,6 +272,11 @@ impl Stream {
             let part = Placement { length: each * count as u64, ..place };
             if let Err(why) = self.put(part, together, around) {
                 self.refused(why, count as u64);
+                self.watch_refused(
+                    why,
+                    &packets.bytes[..packets.stride.min(packets.bytes.len())],
+                    place.start,
+                );
             }
             place.offset += part.length;
             packets = left;
@@ -293,7 +298,10 @@ impl Stream {
             Ok(()) => {}
             Err(Reject::UnknownThread) => self.unknown_thread(packet, around.now),
             Err(Reject::BadField) => self.bad_field(packet, around.now),
-            Err(why) => self.refused(why, 1),
+            Err(why) => {
+                self.refused(why, 1);
+                self.watch_refused(why, packet, layout.place(packet).map_or(0, |place| place.start));
+            }
         }
     }
 

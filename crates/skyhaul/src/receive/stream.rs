@@ -206,6 +206,21 @@ impl Stream {
         self.refusals.add(why, count, self.report.placed);
     }
 
+    /// A packet whose frame begins at `start` was refused, because its place was taken: frames that are placed by their times have
+    /// no place while the sender's clock stands still.
+    #[cold]
+    pub(super) fn watch_refused(&mut self, why: Reject, packet: &[u8], start: u32) {
+        let by_time = self.info.format.place == Place::Time;
+        if !by_time || !matches!(why, Reject::Duplicate | Reject::Late) {
+            return;
+        }
+        let frame = packet.get(start as usize..);
+        let Some(time) = frame.and_then(|frame| self.info.format.frame_time(frame)) else { return };
+        if self.watch.refused(&self.info, time) {
+            self.report.watched = self.watch.watched();
+        }
+    }
+
     /// Report that nothing but refused packets comes, or, at its end, ever came.
     fn report_refusals(&mut self, at_end: bool) {
         if let Some(text) = self.refusals.poll_long(self.report.placed, at_end) {
@@ -226,7 +241,8 @@ impl Stream {
         let has_restarted = self.assembly.refused() >= RESTARTED;
         let most =
             refusals::most(&self.report.rejects, self.report.placed).filter(|_| self.report.placed > 0);
-        if has_restarted || self.refusals.seems_out_of_phase(self.report.placed) {
+        if has_restarted && !self.watch.stands_still() || self.refusals.seems_out_of_phase(self.report.placed)
+        {
             self.watch.unconfirmed_restart(&self.info);
         } else if most.is_none() {
             self.report_refusals(true);

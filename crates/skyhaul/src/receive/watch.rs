@@ -60,6 +60,8 @@ pub(super) struct Watch {
     disputed: Option<(u32, i64, u32)>,
     /// Packets that were other parts of frames than their numbers say, until the sender's restart was certain.
     unpaired: u64,
+    /// Packets that were refused because their places were taken.
+    still: Still,
     /// Memory for a run of frames.
     run: Vec<Sighting>,
     events: VecDeque<Event>,
@@ -81,6 +83,7 @@ impl Watch {
             ends: RateWatch::default(),
             disputed: None,
             unpaired: 0,
+            still: Still::default(),
             run: Vec::new(),
             events: VecDeque::new(),
             told: BTreeMap::new(),
@@ -104,6 +107,7 @@ impl Watch {
     /// The sender's counter restarted near `number`, the first of its object.
     pub(super) fn restart(&mut self, info: &StreamInfo, number: u64) {
         self.timeline.restart();
+        self.still.threads.clear();
         let before = match std::mem::take(&mut self.unpaired) {
             0 => String::new(),
             unpaired => format!(" in the other phase, after {unpaired} unpaired packets"),
@@ -114,6 +118,22 @@ impl Watch {
     /// The sender restarted, and other packets are the first parts of frames; so many were refused until that was certain.
     pub(super) fn rephased(&mut self, unpaired: u64) {
         self.unpaired += unpaired;
+    }
+
+    /// A packet was refused, because its place was taken. Returns whether that shows a stopped clock, once for each time at which
+    /// it stands.
+    pub(super) fn refused(&mut self, info: &StreamInfo, time: FrameTime) -> bool {
+        if !self.still.refused(time) {
+            return false;
+        }
+        self.timeline.stop(time);
+        self.tell_changes(info);
+        true
+    }
+
+    /// Whether the last packets that were refused show a stopped clock.
+    pub(super) fn stands_still(&self) -> bool {
+        self.still.is_now
     }
 
     /// Nothing but refused packets comes, or more than others came.
@@ -249,6 +269,52 @@ impl Watch {
         if self.events.len() < MOST_EVENTS {
             self.events.push_back(Event::now(kind, None, format!("{}: {text}", info.sender)));
         }
+    }
+}
+
+/// Packets of a thread, with the same time and refused one after another, that show a stopped clock: more than a network repeats.
+const STOPPED: u64 = 16;
+/// Threads of which that is known.
+const MAX_THREADS: usize = 64;
+
+/// Packets that are placed by their times, and were refused because their places were taken. While the sender's clock stands
+/// still, all are: the first with that time has the place.
+#[derive(Debug, Default)]
+struct Still {
+    /// Of each thread, ascending: the time of the last one, and how many before had the same.
+    threads: Vec<(FrameTime, u64)>,
+    /// Where the clock stood when that was last reported.
+    reported: Option<FrameTime>,
+    is_now: bool,
+}
+
+impl Still {
+    /// Another one. Whether the clock has stopped, and that is not reported yet.
+    fn refused(&mut self, time: FrameTime) -> bool {
+        let count = match self.threads.binary_search_by_key(&time.thread, |last| last.0.thread) {
+            Ok(at) => {
+                let last = &mut self.threads[at];
+                last.1 = if last.0 == time { last.1.saturating_add(1) } else { 1 };
+                last.0 = time;
+                last.1
+            }
+            Err(at) => {
+                if self.threads.len() < MAX_THREADS {
+                    self.threads.insert(at, (time, 1));
+                }
+                1
+            }
+        };
+        self.is_now = count >= STOPPED;
+        // All threads stop at a time, perhaps within a frame.
+        let is_reported = self
+            .reported
+            .is_some_and(|at| at.unix_seconds == time.unix_seconds && at.frame.abs_diff(time.frame) <= 1);
+        if !self.is_now || is_reported {
+            return false;
+        }
+        self.reported = Some(time);
+        true
     }
 }
 

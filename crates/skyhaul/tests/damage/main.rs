@@ -12,8 +12,9 @@ mod trial;
 
 use serde_json::json;
 use skyhaul::recording::{
-    CheckOptions, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport, Gap,
-    Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, State, ls,
+    CheckOptions, CheckReport, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport,
+    Event, Gap, Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session,
+    State, Verdict, ls,
 };
 use skyhaul::samples::{Options, Samples};
 use skyhaul::send::{RecordedOptions, RecordingSupply, Sequence, Supply};
@@ -181,6 +182,81 @@ fn play(seed: u64) -> (bool, bool) {
         assert!(!check.findings.is_empty(), "{said}: exit 1, and not said why");
     }
     (!gaps.is_empty(), gaps.is_empty())
+}
+
+/// What a recorder writes of frames with these ticks: a chunk of at most eight, and where it restarts, another epoch.
+fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&str>) -> CheckReport {
+    let disks = [directory.join("d")];
+    std::fs::create_dir_all(disks[0].join(SCAN)).unwrap();
+    let Record::Datastream(mut about) = trial::stream(8) else { unreachable!() };
+    about.info.numbered = numbered;
+    about.info.sender = Some("10.0.0.1:9".into());
+    let mut index = trial::session(&disks, 0, 7).to_line() + &Record::Datastream(about).to_line();
+    let (mut random, mut number, mut epoch) = (Random(1), 0, 0);
+    let runs: Vec<&[usize]> = match numbered {
+        true => vec![ticks],
+        false => ticks.chunk_by(|a, b| a < b).collect(),
+    };
+    for run in runs {
+        for chunk in run.chunks(8) {
+            let bytes: Vec<u8> = chunk.iter().flat_map(|&n| trial::frames(n, 1, &mut random)).collect();
+            let meta = ChunkMeta {
+                object: u64::from(number),
+                epoch,
+                units: chunk.len() as u32,
+                gap: Some(0),
+                first_time: trial::time(chunk[0]),
+                last_time: trial::time(chunk[chunk.len() - 1]),
+                ..ChunkMeta::default()
+            };
+            let (length, crc32c) = (bytes.len() as u64, crc32c::crc32c(&bytes));
+            let record = ChunkRecord { number, bytes: length, crc32c, meta, ..ChunkRecord::default() };
+            index += &Record::Chunk(record).to_line();
+            std::fs::write(trial::path(&disks[0], number as usize), bytes).unwrap();
+            number += 1;
+        }
+        epoch += 1;
+    }
+    for kind in event {
+        let text = "10.0.0.1:9: data time stands still".to_owned();
+        index += &Record::Event(Event { at: String::new(), kind: kind.into(), disk: None, text }).to_line();
+    }
+    let account = DatastreamReport {
+        name: SCAN.into(),
+        submitted: number.into(),
+        acknowledged: number.into(),
+        ..DatastreamReport::default()
+    };
+    let (scan, session) = (SCAN.into(), format!("{:016x}", 7));
+    let report = RecordingReport { scan, session, datastreams: vec![account], ..RecordingReport::default() };
+    std::fs::write(trial::index_path(&disks[0]), index + &Record::End(Box::new(report)).to_line()).unwrap();
+    Recording::open(&disks, SCAN).unwrap().check(&CheckOptions::default()).unwrap()
+}
+
+/// With and without sequence numbers: time that returns, a scan twice and a stopped clock are irregular, a later beginning is not.
+#[test]
+fn the_verdict_of_times_is_the_same_with_and_without_numbers() {
+    let whole: Vec<usize> = (0..200).collect();
+    let back: Vec<usize> = (0..100).chain(60..200).collect();
+    let twice: Vec<usize> = (0..200).chain(0..200).collect();
+    let still: Vec<usize> = (0..100).chain([99; 60]).collect();
+    let cases = [(&whole, 0, 0), (&back, 1, 0), (&twice, 1, 0), (&still, 0, 1)];
+    for (n, (ticks, jumps, stops)) in cases.into_iter().enumerate() {
+        for numbered in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            // By time, frames of a stopped clock have no place: the recorder notes it.
+            let (ticks, event) = match stops == 1 && !numbered {
+                true => (&ticks[..100], Some("time_stopped")),
+                false => (&ticks[..], None),
+            };
+            let check = irregular(directory.path(), numbered, ticks, event);
+            let counts = &check.datastreams[0].irregular;
+            assert_eq!((counts.time_jumps, counts.time_stops), (jumps, stops), "{n} {numbered}: {check:#?}");
+            let verdict = if jumps + stops > 0 { Verdict::Irregular } else { Verdict::Whole };
+            assert_eq!(check.verdict, verdict, "{n} {numbered}: {check:#?}");
+            assert_eq!(check.exit_code(), u8::from(jumps + stops > 0));
+        }
+    }
 }
 
 #[test]

@@ -38,10 +38,11 @@ impl Timeline {
         }
     }
 
-    /// The stream has ended: threads that sent nothing in its last second stopped before.
+    /// The stream has ended: threads that sent nothing in its last second stopped before, and its last second is judged.
     pub fn finish(&mut self) {
         let last = self.lanes.iter().filter_map(|lane| lane.last).max_by_key(|last| last.0);
         let Some((_, time)) = last else { return };
+        self.judge_beyond(time);
         for at in 0..self.lanes.len() {
             if self.is_missed(at, time) {
                 self.lose(at, time);

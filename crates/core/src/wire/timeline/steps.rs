@@ -1,12 +1,16 @@
 //! From one frame of a thread to its next: does the time advance as the place does?
 
-use super::{AGREED, Apart, BELIEVED, Change, Doubt, MOST_LANES, Sighting, Step, Timeline};
+use super::{
+    AGREED, Apart, BELIEVED, Beyond, Change, Doubt, Lane, MOST_LANES, Sighting, State, Step, Timeline,
+};
 use crate::wire::frame::FrameTime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// After this many consecutive frames with the same time, the clock counts as stopped.
 const STILL: u64 = 4;
+/// Frame numbers from a frame of a thread to its next one, at most.
+const MAX_PACE: u64 = 64;
 /// Steps that are judged together.
 const TOGETHER: u64 = 64;
 /// Steps, of those, that do not fit in a stream whose threads do not alternate regularly.
@@ -23,7 +27,7 @@ impl Timeline {
     pub fn set_rate(&mut self, frames: u32) {
         if self.rate.is_none() && frames > 0 {
             self.rate = Some((u64::from(frames), 1));
-            self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames));
+            self.count_seconds(frames);
         }
     }
 
@@ -76,16 +80,27 @@ impl Timeline {
                 (i64::from(time.frame) - i64::from(last.1.frame), seconds)
             }
         };
-        let off = i128::from(elapsed) * group - places;
+        let off = i128::from(elapsed) * group - places * i128::from(self.pace);
         // Nearly every frame, without a division.
         if seconds == 0 && off.abs() <= self.slack() * group {
             return Step::Fits;
         }
-        // Round away from zero, because less than a frame is also an error.
-        let frames = if off > 0 { (off + group - 1) / group } else { (off - group + 1) / group };
-        let frames = i64::try_from(frames).unwrap_or(if frames > 0 { i64::MAX } else { i64::MIN });
+        let frames = i64::try_from(off).unwrap_or(if off > 0 { i64::MAX } else { i64::MIN });
         let by = Apart { seconds, frames };
-        if self.is_possible(by, last.1, time) { Step::Unknown } else { Step::Off(by) }
+        if self.is_possible(self.in_frames(by), last.1, time) { Step::Unknown } else { Step::Off(by) }
+    }
+
+    /// From places to frame numbers, away from zero, because less than a frame is also an error.
+    fn in_frames(&self, by: Apart) -> Apart {
+        let group = i64::try_from(self.group).unwrap_or(i64::MAX);
+        let rest = i64::from(by.frames % group != 0) * by.frames.signum();
+        Apart { frames: by.frames / group + rest, ..by }
+    }
+
+    /// The number of frames per second has become known.
+    fn count_seconds(&mut self, frames: u32) {
+        let places = u64::from(frames).saturating_mul(self.group);
+        self.lanes.iter_mut().for_each(|lane| lane.count_seconds(places));
     }
 
     /// Whether seconds can have such a number of frames that a time is not off at all: more than the numbers of both frames.
@@ -101,7 +116,8 @@ impl Timeline {
             Step::Unknown => {}
             Step::Fits => {
                 self.count_step(false);
-                self.other_group = (0, 0);
+                (self.other_group, self.other_pace) = ((0, 0), (0, 0));
+                self.fits = self.fits.saturating_add(1);
                 self.lanes[at].still = 0;
                 if let Some(doubt) = self.lanes[at].doubt.take() {
                     self.settle(doubt);
@@ -119,12 +135,14 @@ impl Timeline {
             frames: before.frames.saturating_add(by.frames),
         };
         let from = self.lanes[at].doubt.map_or(last.1, |doubt| doubt.from);
-        let is_back = sum == Apart::default() || self.is_possible(sum, from, seen.time);
+        let is_back = sum == Apart::default() || self.is_possible(self.in_frames(sum), from, seen.time);
+        let is_part = !by.frames.unsigned_abs().is_multiple_of(self.group);
         let lane = &mut self.lanes[at];
         let was_doubted = lane.is_doubted();
         let near = seen.place.saturating_add(seen.place - last.0);
-        let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), by: sum, steps: 0 };
+        let new = Doubt { from: last.1, to: seen.time, near: (last.0, near), by: sum, steps: 0, is_part };
         let doubt = lane.doubt.get_or_insert(new);
+        doubt.is_part |= is_part;
         doubt.by = sum;
         doubt.steps = doubt.steps.saturating_add(1);
         if is_back {
@@ -149,9 +167,46 @@ impl Timeline {
         }
         lane.still = 0;
         // The first of them agrees with none before.
-        if !self.vote_group(last, seen, u64::from(was_doubted)) {
+        let vote = u64::from(was_doubted);
+        if !self.vote_pace(last, seen, vote) && !self.vote_group(last, seen, vote) {
             self.count_step(true);
         }
+    }
+
+    /// Steps that must agree: each thread has its turns.
+    fn enough(&self) -> u64 {
+        AGREED.max(BELIEVED * self.lanes.len() as u64)
+    }
+
+    /// If all threads take their turns as before, and frame numbers advance by another number in each, seconds have another number
+    /// of frames. Returns whether this step agrees with the previous one.
+    fn vote_pace(&mut self, last: (u64, FrameTime), seen: &Sighting, vote: u64) -> bool {
+        let frames = self.elapsed(last.1, seen.time).and_then(|frames| u64::try_from(frames).ok());
+        let is_turn = seen.place - last.0 == self.group && self.alternates;
+        let Some(pace) = frames.filter(|frames| is_turn && (1..=MAX_PACE).contains(frames)) else {
+            self.other_pace = (0, 0);
+            return false;
+        };
+        let is_same = self.other_pace.0 == pace;
+        let votes = if is_same { self.other_pace.1 } else { 0 };
+        self.other_pace = (pace, votes.saturating_add(vote));
+        if self.other_pace.1 < self.enough() {
+            return is_same;
+        }
+        self.other_pace = (0, 0);
+        self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
+        let before = std::mem::replace(&mut self.pace, pace);
+        // A sender may always have counted so.
+        let Some((rate, 1)) = self.rate.filter(|_| self.fits >= AGREED) else { return is_same };
+        if let Ok(frames) = u32::try_from(rate.saturating_mul(pace) / before)
+            && frames > 0
+        {
+            self.rate = Some((u64::from(frames), 1));
+            self.ends = None;
+            self.counts.rates += 1;
+            self.change(Change::Rate { assumed: Some(rate), frames, at: seen.time });
+        }
+        is_same
     }
 
     /// If all frame numbers advance by another number of places, a thread has begun or stopped. Returns whether this
@@ -171,8 +226,7 @@ impl Timeline {
         let is_same = self.other_group.0 == group;
         let votes = if is_same { self.other_group.1 } else { 0 };
         self.other_group = (group, votes.saturating_add(vote));
-        // Each thread has had its turns.
-        if self.other_group.1 >= AGREED.max(BELIEVED * self.lanes.len() as u64) {
+        if self.other_group.1 >= self.enough() {
             let before = std::mem::replace(&mut self.group, group);
             self.other_group = (0, 0);
             self.lanes.iter_mut().for_each(|lane| lane.doubt = None);
@@ -183,7 +237,8 @@ impl Timeline {
 
     /// Times are as regular as before, from another time on.
     fn settle(&mut self, doubt: Doubt) {
-        if doubt.by.seconds == 0 && i128::from(doubt.by.frames).abs() <= self.slack() {
+        let by = self.in_frames(doubt.by);
+        if by.seconds == 0 && i128::from(by.frames).abs() <= self.slack() {
             return;
         }
         // All threads jump at a time.
@@ -191,10 +246,66 @@ impl Timeline {
             .jumped
             .is_some_and(|(by, (begin, end))| by == doubt.by && doubt.near.0 <= end && begin <= doubt.near.1);
         self.jumped = Some((doubt.by, doubt.near));
-        if !is_told {
-            self.counts.jumps += 1;
-            self.change(Change::Jump { from: doubt.from, to: doubt.to, by: doubt.by });
+        if is_told {
+            return;
         }
+        // A time that jumps does so by whole frames.
+        if doubt.is_part && by.seconds == 0 && self.alternates {
+            return self.settle_part(doubt);
+        }
+        self.counts.jumps += 1;
+        self.change(Change::Jump { from: doubt.from, to: doubt.to, by });
+    }
+
+    /// Turns had fewer or more frames than there are threads, and times are as regular as before.
+    fn settle_part(&mut self, doubt: Doubt) {
+        if doubt.by.frames < 0 {
+            // The header of another thread's frame was damaged.
+            self.counts.odd_frames += 1;
+            return;
+        }
+        // Threads that were lost are reported.
+        if self.lanes.iter().any(|lane| lane.state == State::Absent) {
+            return;
+        }
+        // The others count frame by frame.
+        let skipped = |doubt: Doubt| {
+            let frames = u64::try_from(self.elapsed(doubt.from, doubt.to)?).ok()?;
+            frames.checked_sub(doubt.steps.saturating_mul(self.pace)).filter(|&frames| frames > 0)
+        };
+        let of_lane = |lane: &Lane| Some((skipped(lane.doubt?)?, lane.doubt?));
+        let most = self.lanes.iter().filter_map(of_lane).max_by_key(|(frames, _)| *frames);
+        let (from, to) = most.map_or((doubt.from, doubt.to), |(_, doubt)| (doubt.from, doubt.to));
+        let thread = most.map(|(_, doubt)| doubt.from.thread);
+        self.counts.frame_gaps += 1;
+        self.change(Change::FramesMissing { thread, frames: doubt.by.frames.unsigned_abs(), from, to });
+    }
+
+    /// The counter restarted: do times continue, or return? Two frames in a row must agree, because one may be damaged.
+    pub(super) fn compare_with_former(&mut self, at: usize, time: FrameTime) {
+        let Some((from, first)) = self.lanes[at].former else { return };
+        if (time.unix_seconds, time.frame) >= (from.unix_seconds, from.frame) {
+            self.lanes[at].former = None;
+            return;
+        }
+        let Some(to) = first else {
+            self.lanes[at].former = Some((from, Some(time)));
+            return;
+        };
+        self.lanes[at].former = None;
+        // All threads return at a time.
+        if std::mem::replace(&mut self.is_return_told, true) {
+            return;
+        }
+        let by = match self.elapsed(from, to) {
+            Some(frames) => Apart { seconds: 0, frames: frames.saturating_sub(1) },
+            None => Apart {
+                seconds: to.unix_seconds.saturating_sub(from.unix_seconds),
+                frames: i64::from(to.frame) - i64::from(from.frame) - 1,
+            },
+        };
+        self.counts.jumps += 1;
+        self.change(Change::Jump { from, to, by });
     }
 
     #[inline]
@@ -213,6 +324,34 @@ impl Timeline {
         }
     }
 
+    /// Where places are by time, a frame number beyond the rate disproves it: several, because a header may be damaged.
+    #[inline]
+    pub(super) fn watch_numbers(&mut self, time: FrameTime) {
+        let rate = self.rate.filter(|(_, seconds)| *seconds == 1).map_or(u64::MAX, |(rate, _)| rate);
+        if self.beyond.is_some_and(|beyond| beyond.second != time.unix_seconds) {
+            self.judge_beyond(time);
+        }
+        if u64::from(time.frame) < rate {
+            return;
+        }
+        let (second, highest) = (time.unix_seconds, time.frame);
+        let beyond = self.beyond.get_or_insert(Beyond { second, frames: 0, highest, step: u32::MAX });
+        beyond.frames += 1;
+        if time.frame > beyond.highest {
+            beyond.step = beyond.step.min(time.frame - beyond.highest);
+            beyond.highest = time.frame;
+        }
+    }
+
+    /// The second with such numbers is over, or the stream.
+    pub(super) fn judge_beyond(&mut self, at: FrameTime) {
+        let Some(beyond) = self.beyond.take().filter(|beyond| beyond.frames >= BELIEVED) else { return };
+        let Some(frames) = beyond.highest.checked_add(beyond.step) else { return };
+        let assumed = self.rate.replace((u64::from(frames), 1)).map(|(rate, _)| rate);
+        self.counts.rates += 1;
+        self.change(Change::Rate { assumed, frames, at });
+    }
+
     /// Learns the number of frames in a second from its end.
     fn watch_rate(&mut self, last: (u64, FrameTime), seen: &Sighting) {
         let (from, to) = (last.1, seen.time);
@@ -222,7 +361,7 @@ impl Timeline {
         if !is_end || !self.alternates || self.rate.is_some_and(|(_, seconds)| seconds > 1) {
             return;
         }
-        let frames = u64::from(from.frame) + places / self.group;
+        let frames = u64::from(from.frame) + places / self.group * self.pace;
         let Some(frames) = frames.checked_sub(u64::from(to.frame)).and_then(|n| u32::try_from(n).ok()) else {
             return;
         };
@@ -249,7 +388,7 @@ impl Timeline {
         match assumed {
             // What did not fit may have been the rate.
             Some(_) => self.lanes.iter_mut().for_each(|lane| lane.doubt = None),
-            None => self.lanes.iter_mut().for_each(|lane| lane.count_seconds(frames)),
+            None => self.count_seconds(frames),
         }
         self.change(Change::Rate { assumed, frames, at: to });
     }

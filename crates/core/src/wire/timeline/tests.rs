@@ -69,6 +69,35 @@ fn a_jump_is_told_once_with_its_frames() {
     }
 }
 
+/// With and without numbers: what a sender repeats is a jump back, and a sender that begins again later is none.
+#[test]
+fn times_that_return_when_the_counter_restarts_are_a_jump_and_later_ones_are_not() {
+    for (numbered, threads, rate) in
+        [(true, 1, None), (false, 1, Some(FPS)), (true, 2, Some(FPS)), (false, 3, None)]
+    {
+        for back in [1i64, 50, 150, -1, -500] {
+            let mut timeline = Timeline::new(TimelineOptions {
+                rate: rate.map(|rate| (rate, 1)),
+                parts: 1,
+                threads: (0..threads as u16).collect(),
+                numbered,
+                ..TimelineOptions::default()
+            });
+            let all = frames(threads, 400 * threads);
+            all.iter().for_each(|&seen| timeline.observe(seen));
+            timeline.restart();
+            // Alone, a damaged header is no jump.
+            timeline.observe(later(all[0], 7));
+            all.iter().for_each(|&seen| timeline.observe(later(seen, 400 - back)));
+            let changes: Vec<_> = std::iter::from_fn(|| timeline.poll_change()).collect();
+            let jumps: Vec<_> =
+                changes.iter().filter(|change| matches!(change, Change::Jump { .. })).collect();
+            assert_eq!(jumps.len(), usize::from(back > 1), "{numbered} {threads} {back}: {changes:?}");
+            assert_eq!(timeline.counts().jumps, u64::from(back > 1));
+        }
+    }
+}
+
 #[test]
 fn a_repeated_second_is_a_jump_each_time() {
     let all = frames(2, 20 * 2 * FPS);
@@ -456,4 +485,74 @@ fn threads_that_all_pause_are_not_missed() {
     all.into_iter().for_each(|seen| timeline.observe(seen));
     timeline.finish();
     assert_eq!(timeline.counts(), Irregular::default());
+}
+
+/// Less than a turn is missing, or added, in the order of the packets: that is no jump of times.
+#[test]
+fn a_few_missing_frames_of_a_thread_are_named_and_counted_once() {
+    for (count, thread) in [(1, 1), (2, 1), (5, 0), (20, 2)] {
+        let silent =
+            |seen: &Sighting| seen.time.thread == thread && (130..130 + count).contains(&(seen.place / 3));
+        let sent = frames(3, 1200).into_iter().filter(|seen| !silent(seen));
+        let sent: Vec<_> = sent.zip(0..).map(|(seen, place)| Sighting { place, ..seen }).collect();
+        for rate in [None, Some(FPS)] {
+            let (changes, counts) = follow(timeline(3, rate), sent.iter().copied());
+            assert_eq!(counts, Irregular { frame_gaps: 1, ..Irregular::default() }, "{count} {changes:?}");
+            let found = changes.iter().find_map(|change| match *change {
+                Change::FramesMissing { thread, frames, from, to } => Some((thread, frames, from, to)),
+                _ => None,
+            });
+            let ends = [129, 130 + count].map(|tick| at(0, tick, thread).time);
+            assert_eq!(found, Some((Some(thread), count, ends[0], ends[1])), "{changes:?}");
+            assert_eq!(traced(timeline(3, rate), sent.iter().copied()), counts);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_thread_is_one_odd_frame_and_no_jump() {
+    for (place, thread) in [(0, 1), (1, 0), (100, 1), (101, 0), (500, 1), (501, 0), (50, 9), (51, 9)] {
+        for rate in [None, Some(FPS)] {
+            let mut sent = frames(2, 2000);
+            sent[place].time.thread = thread;
+            let (changes, counts) = follow(timeline(2, rate), sent);
+            let odd_frames = u64::from(thread < 2);
+            assert_eq!(
+                counts,
+                Irregular { odd_frames, ..Irregular::default() },
+                "{place} {thread} {changes:?}"
+            );
+        }
+    }
+}
+
+/// Frame numbers that advance by `pace` from one frame of a thread to the next, from a second on.
+#[test]
+fn another_rate_is_named_once_with_and_without_numbers() {
+    const FAST: u64 = 500;
+    for (threads, pace) in [(1u64, 2u64), (2, 2), (4, 3)] {
+        for numbered in [true, false] {
+            let mut timeline = Timeline::new(TimelineOptions {
+                rate: Some((FAST, 1)),
+                parts: 1,
+                threads: (0..threads as u16).collect(),
+                numbered,
+                ..TimelineOptions::default()
+            });
+            for place in 0..threads * FAST * 5 {
+                let tick = place / threads;
+                let (second, frame) = (tick / FAST, tick % FAST);
+                let frame = if second < 2 { frame } else { frame * pace };
+                let thread = (place % threads) as u16;
+                let time = FrameTime { unix_seconds: START + second as i64, frame: frame as u32, thread };
+                timeline.observe(Sighting { place, time, station: None });
+            }
+            timeline.finish();
+            let changes: Vec<_> = std::iter::from_fn(|| timeline.poll_change()).collect();
+            let said = format!("{threads} {pace} {numbered}: {changes:?}");
+            assert_eq!(timeline.counts(), Irregular { rates: 1, ..Irregular::default() }, "{said}");
+            let [Change::Rate { assumed: Some(FAST), frames, .. }] = changes[..] else { panic!("{said}") };
+            assert_eq!(u64::from(frames), FAST * pace, "{said}");
+        }
+    }
 }

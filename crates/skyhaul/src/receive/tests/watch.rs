@@ -85,6 +85,52 @@ fn seconds_that_are_repeated_are_events() {
     assert_eq!(irregular.stops, 1);
 }
 
+/// Without numbers, what is repeated is an event of the same kind and count as with them, and is a fault of the stream.
+#[test]
+fn times_that_return_and_a_clock_that_stands_still_are_irregular_with_and_without_numbers() {
+    let back = |tick| right(if tick < 1234 { tick } else { tick - 500 });
+    let twice = |tick| right(tick % 2000);
+    let frozen = |tick| {
+        let (second, frame) = right(tick);
+        (second.min(START + 2), frame)
+    };
+    let still = |tick| if tick < 1000 { right(tick) } else { right(1000) };
+    type Time<'a> = &'a dyn Fn(u64) -> (i64, u32);
+    let cases: [(Time<'_>, u64, u64); 4] = [(&back, 1, 0), (&twice, 1, 0), (&frozen, 5, 0), (&still, 0, 1)];
+    for (n, (time, jumps, stops)) in cases.into_iter().enumerate() {
+        for order in [Some(Order::Little), None] {
+            let (events, irregular, _) = told(two(4000, time), order);
+            assert_eq!((irregular.jumps, irregular.stops), (jumps, stops), "{n} {order:?} {events:?}");
+            let count = |kind| kinds(&events).iter().filter(|&&of| of == kind).count() as u64;
+            assert_eq!(
+                (count("time_jump"), count("time_stopped")),
+                (jumps, stops),
+                "{n} {order:?} {events:?}"
+            );
+            let restarts = if order.is_some() { 0 } else { jumps };
+            assert_eq!(count("restart"), restarts, "{n} {order:?} {events:?}");
+            assert!(crate::irregular::IrregularSummary::from(irregular).is_fault());
+        }
+    }
+}
+
+/// A sender that was started again, with new numbers and later times: documented, and no fault of what is recorded.
+#[test]
+fn a_sender_that_begins_again_later_is_regular() {
+    let again = two(3000, right).chain(two(5000, right).skip(6000).map(|(n, s, f, t)| (n - 6000, s, f, t)));
+    let (events, irregular, _) = told(again, Some(Order::Little));
+    assert_eq!(kinds(&events), ["restart"], "{events:?}");
+    assert!(irregular.is_none(), "{irregular:?}");
+}
+
+/// Packets that a network sends three times are refused, and no clock stands still.
+#[test]
+fn repeated_packets_are_no_stopped_clock() {
+    let thrice = two(2000, right).flat_map(|frame| [frame; 3]);
+    let (events, irregular, _) = told(thrice, None);
+    assert!(!kinds(&events).contains(&"time_stopped") && irregular.is_none(), "{events:?}");
+}
+
 #[test]
 fn a_thread_that_vanishes_and_returns_is_told_with_and_without_numbers() {
     for order in [Some(Order::Little), None] {

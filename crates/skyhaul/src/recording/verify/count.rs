@@ -13,7 +13,7 @@ use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of, unpacked};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use crate::recording::verify::file::Seen;
-use skyhaul_core::wire::{Change, FamilyRef, Format, Timeline, TimelineOptions, Trace};
+use skyhaul_core::wire::{Change, FamilyRef, Format, RateWatch, Timeline, TimelineOptions, Trace};
 
 /// State of a chunk's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,6 +252,8 @@ pub(super) struct Times {
     numbered: bool,
     /// The place behind the last chunk, and its epoch.
     next: Option<(u64, u64)>,
+    /// Learns the frame rate as the receiver does, where frames were placed by their times and no index states it.
+    rate: RateWatch,
     told: u64,
 }
 
@@ -269,7 +271,14 @@ impl Times {
             threads: Vec::new(),
             numbered: is_indexed,
         });
-        Some(Times { timeline, family, numbered: info.numbered, next: None, told: 0 })
+        Some(Times {
+            timeline,
+            family,
+            numbered: info.numbered,
+            next: None,
+            rate: RateWatch::default(),
+            told: 0,
+        })
     }
 
     /// Something is missing whose length is not known.
@@ -294,6 +303,11 @@ impl Times {
         let base = behind.unwrap_or(0);
         let holes = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
         trace.tell(|at| base.saturating_add(unpacked(holes, at)), &mut self.timeline);
+        if let Some([_, (last, _)]) = trace.ends().filter(|_| !self.numbered)
+            && let Some(frames) = self.rate.observe(last.time)
+        {
+            self.timeline.set_rate(frames);
+        }
         self.next = meta.map(|meta| (base.saturating_add(u64::from(meta.units)), meta.epoch));
         self.changes()
     }

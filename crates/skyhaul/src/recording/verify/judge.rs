@@ -1,6 +1,6 @@
 //! Judges a datastream: compares each step of its plan with the files read.
 
-use crate::irregular::IrregularSummary;
+use crate::irregular::{IrregularSummary, STOPPED};
 use crate::ledger::FrameLedger;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
 use crate::recording::holes::Found;
@@ -174,6 +174,7 @@ impl StreamCheck<'_> {
             self.findings.add(verdict, None, text);
         }
         self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
+        self.stops_before_the_disks();
         let (ledger, wrong) = self.count.finish(self.recording);
         for line in &wrong {
             self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));
@@ -182,6 +183,23 @@ impl StreamCheck<'_> {
         self.sum.missing_between = ledger.between_chunks;
         self.sum.ledger = ledger;
         self.sum
+    }
+
+    /// Where frames are placed by their times, none of those that a stopped clock sent is in a chunk: only the recorder saw them.
+    fn stops_before_the_disks(&mut self) {
+        let Some(info) = self.about.map(|about| &about.info).filter(|info| !info.numbered) else { return };
+        let of_sender =
+            |text: &str| info.sender.as_ref().is_none_or(|sender| text.starts_with(&format!("{sender}: ")));
+        let stops =
+            self.recording.events.iter().filter(|event| event.kind == STOPPED && of_sender(&event.text));
+        for event in stops.skip(usize::try_from(self.sum.irregular.time_stops).unwrap_or(usize::MAX)) {
+            self.sum.irregular.time_stops += 1;
+            self.findings.add(
+                Verdict::Irregular,
+                None,
+                format!("seen while it was recorded: {}", event.text),
+            );
+        }
     }
 
     fn gap(&mut self, gap: &Gap) {
