@@ -125,7 +125,7 @@ def test_settings(skyhaul, tmp_path, page):
             (tmp_path / "page.toml").write_text(text)
             settings = tomllib.loads(text)
             assert settings
-            if settings.keys() <= {"station", "http", "etransfer", "fleet"}:
+            if settings.keys() <= {"station", "http", "etransfer", "fleet", "peers"}:
                 (tmp_path / "page.toml").write_text(station_with(text))
                 assert b"valid" in skyhaul.run("serve", "--check", "--config", tmp_path / "page.toml")
                 continue

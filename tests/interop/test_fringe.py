@@ -27,7 +27,7 @@ EPOCH = 1_795_402_800
 SCAN = "exp_sk_no0001"
 # Bits per second at which data are sent, and more slowly for a recorder that is killed and started again within the scan.
 PACE = FPS * 8040 * 8
-SLOW = PACE // 4
+SLOW = PACE // 8
 
 
 @dataclasses.dataclass

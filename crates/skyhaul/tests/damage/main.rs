@@ -217,7 +217,7 @@ fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&s
         }
         epoch += 1;
     }
-    for kind in event {
+    if let Some(kind) = event {
         let text = "10.0.0.1:9: data time stands still".to_owned();
         index += &Record::Event(Event { at: String::new(), kind: kind.into(), disk: None, text }).to_line();
     }

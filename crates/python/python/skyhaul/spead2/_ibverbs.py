@@ -132,9 +132,10 @@ def _resolved(host: str, port: int) -> tuple[int, str]:
 def _check_regions(regions: list[Buffer]) -> None:
     spans = []
     for region in regions:
-        octets = np.frombuffer(region, np.uint8) if memoryview(region).nbytes else None
-        if octets is None:
+        view = memoryview(region)
+        if not view.nbytes:
             raise ValueError("memory region must have non-zero size")
+        octets = np.frombuffer(view, np.uint8)
         spans.append((octets.ctypes.data, octets.ctypes.data + octets.nbytes))
     spans.sort()
     if any(before[1] > behind[0] for before, behind in zip(spans, spans[1:])):
