@@ -177,7 +177,7 @@ pub struct Timeline {
     other_pace: (u64, u64),
     /// Steps that fitted.
     fits: u64,
-    /// Frame numbers beyond the rate, where places are by time.
+    /// Frame numbers beyond the rate.
     beyond: Option<Beyond>,
     /// Frames of all threads.
     seen: u64,
@@ -322,9 +322,7 @@ impl Timeline {
         if self.lanes[at].former.is_some() {
             self.compare_with_former(at, time);
         }
-        if !self.numbered {
-            self.watch_numbers(time);
-        }
+        self.watch_numbers(time);
         let lane = &self.lanes[at];
         if let Some(last) = lane.last.filter(|last| self.numbered && last.0 < seen.place) {
             self.advance(at, last, &seen);

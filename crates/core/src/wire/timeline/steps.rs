@@ -324,7 +324,8 @@ impl Timeline {
         }
     }
 
-    /// Where places are by time, a frame number beyond the rate disproves it: several, because a header may be damaged.
+    /// A frame number beyond the rate disproves it: several, because a header may be damaged. Where places are by time, nothing else
+    /// does.
     #[inline]
     pub(super) fn watch_numbers(&mut self, time: FrameTime) {
         let rate = self.rate.filter(|(_, seconds)| *seconds == 1).map_or(u64::MAX, |(rate, _)| rate);
@@ -347,6 +348,10 @@ impl Timeline {
     pub(super) fn judge_beyond(&mut self, at: FrameTime) {
         let Some(beyond) = self.beyond.take().filter(|beyond| beyond.frames >= BELIEVED) else { return };
         let Some(frames) = beyond.highest.checked_add(beyond.step) else { return };
+        // Its steps may have shown it before.
+        if self.rate.is_none_or(|(rate, seconds)| seconds > 1 || u64::from(beyond.highest) < rate) {
+            return;
+        }
         let assumed = self.rate.replace((u64::from(frames), 1)).map(|(rate, _)| rate);
         self.counts.rates += 1;
         self.change(Change::Rate { assumed, frames, at });

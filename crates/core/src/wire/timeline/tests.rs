@@ -531,7 +531,8 @@ fn a_damaged_thread_is_one_odd_frame_and_no_jump() {
 fn another_rate_is_named_once_with_and_without_numbers() {
     const FAST: u64 = 500;
     for (threads, pace) in [(1u64, 2u64), (2, 2), (4, 3)] {
-        for numbered in [true, false] {
+        // By the packets' numbers; by times, live; by times, in a file that has places for all frames.
+        for (numbered, turn) in [(true, 1), (false, 1), (true, pace)] {
             let mut timeline = Timeline::new(TimelineOptions {
                 rate: Some((FAST, 1)),
                 parts: 1,
@@ -543,6 +544,10 @@ fn another_rate_is_named_once_with_and_without_numbers() {
                 let tick = place / threads;
                 let (second, frame) = (tick / FAST, tick % FAST);
                 let frame = if second < 2 { frame } else { frame * pace };
+                let place = match second {
+                    0 | 1 => place,
+                    _ => threads * (2 * FAST + (tick - 2 * FAST) * turn) + place % threads,
+                };
                 let thread = (place % threads) as u16;
                 let time = FrameTime { unix_seconds: START + second as i64, frame: frame as u32, thread };
                 timeline.observe(Sighting { place, time, station: None });
