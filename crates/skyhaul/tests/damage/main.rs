@@ -11,6 +11,7 @@
 mod trial;
 
 use serde_json::json;
+use skyhaul::frames::FramesOf;
 use skyhaul::recording::{
     CheckOptions, CheckReport, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport,
     Event, Gap, Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session,
@@ -230,7 +231,9 @@ fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&s
     let (scan, session) = (SCAN.into(), format!("{:016x}", 7));
     let report = RecordingReport { scan, session, datastreams: vec![account], ..RecordingReport::default() };
     std::fs::write(trial::index_path(&disks[0]), index + &Record::End(Box::new(report)).to_line()).unwrap();
-    Recording::open(&disks, SCAN).unwrap().check(&CheckOptions::default()).unwrap()
+    let frames = |about: &Datastream| FramesOf::datastream(about, false).map(|reader| Box::new(reader) as _);
+    let options = CheckOptions { frames: Some(&frames), ..CheckOptions::default() };
+    Recording::open(&disks, SCAN).unwrap().check(&options).unwrap()
 }
 
 /// With and without sequence numbers: time that returns, a scan twice and a stopped clock are irregular, a later beginning is not.
