@@ -25,16 +25,15 @@
 
 mod absent;
 mod steps;
+mod trace;
 
-pub use steps::Trace;
+pub use trace::Trace;
 
 use super::frame::FrameTime;
 use std::collections::VecDeque;
 
 /// Frame numbers from the start of the stream to the first one of a thread that make it late.
 const LATE: u64 = 16;
-/// Least number of steps that must agree before another number of threads is accepted.
-const AGREED: u64 = 64;
 /// Changes that wait to be polled; more are counted only.
 const MOST_CHANGES: usize = 64;
 /// Threads that are watched.
