@@ -254,7 +254,7 @@ fn the_port_of_https_takes_control_connections_and_slow_ones_are_closed() {
         .output();
     match curl {
         Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stdout), "out"),
-        Err(why) => println!("SKIPPED: no curl: {why}"),
+        Err(why) => println!("SKIPPED: curl is not installed (apt-get install curl): {why}"),
     }
     for mut stream in slow {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -86,7 +86,7 @@ impl Filler {
         self.format.frames_per_second.is_some() || self.format.own.rate().is_some()
     }
 
-    /// The same for frames of one second, all of which have numbers below `frames`.
+    /// A filler for frames of one second, whose numbers are below `frames`.
     #[must_use]
     pub fn within_second(&self, frames: u32) -> Filler {
         Filler::new(StreamFormat { frames_per_second: Some(frames), ..self.format.clone() })
@@ -189,7 +189,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
     /// The next unit of a rank that arrived, behind this unit.
     fn next_of_rank(&mut self, rank: usize, index: usize) -> Option<usize> {
         let mut ahead = self.ahead[rank];
-        // Searched once: a rank of which nothing arrived must not cost a search for each unit.
+        // Searched once: a rank without frames must not cost a search for each unit.
         if ahead <= index {
             ahead = index + 1 + (rank + self.group - (index + 1) % self.group) % self.group;
             while ahead < self.units && (self.is_missing(ahead) || !self.has_header(ahead)) {

@@ -274,7 +274,7 @@ impl Watch {
 
 /// Packets of a thread, with the same time and refused one after another, that show a stopped clock: more than a network repeats.
 const STOPPED: u64 = 16;
-/// Threads of which that is known.
+/// Maximum number of threads that are followed.
 const MAX_THREADS: usize = 64;
 
 /// Packets that are placed by their times, and were refused because their places were taken. While the sender's clock stands

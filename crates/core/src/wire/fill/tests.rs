@@ -100,7 +100,7 @@ fn the_rate_is_found_in_the_block() {
         .for_each(|n| assert_eq!(units[n as usize], stream.want(n), "unit {n}"));
 }
 
-/// Without a rate, nobody knows whether the second goes on: 500 would follow 499 of 500 frames.
+/// Without a rate, the end of a second is unknown: with 500 frames a second, no frame 500 may follow 499.
 #[test]
 fn without_a_rate_no_frame_is_numbered_beyond_those_of_its_second_that_came() {
     for threads in [1, 2] {

@@ -135,8 +135,8 @@ def _check_regions(regions: list[Buffer]) -> None:
         view = memoryview(region)
         if not view.nbytes:
             raise ValueError("memory region must have non-zero size")
-        octets = np.frombuffer(view, np.uint8)
-        spans.append((octets.ctypes.data, octets.ctypes.data + octets.nbytes))
+        start = np.frombuffer(view, np.uint8).ctypes.data
+        spans.append((start, start + view.nbytes))
     spans.sort()
     if any(before[1] > behind[0] for before, behind in zip(spans, spans[1:])):
         raise ValueError("memory regions overlap")
