@@ -119,6 +119,7 @@ impl StationService {
             next_request: AtomicU64::new(1),
             over: AtomicBool::new(false),
             faulty: AtomicU64::new(0),
+            irregular: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             readers: Arc::new(()),

@@ -98,6 +98,9 @@ pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 /// Kinds of events about the quality of what is recorded: a finding that began, or is over.
 pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
+/// Kinds of events that make a stream irregular, as [`IrregularSummary::is_fault`] counts them.
+pub(crate) const FAULT_EVENTS: [&str; 6] =
+    ["time_jump", STOPPED, "frames_missing", "thread_lost", "frame_rate", "station"];
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
 pub const STREAM_EVENTS: [&str; 13] = [
     "time_jump",
@@ -241,5 +244,24 @@ mod tests {
         assert!(summary.is_fault() && !summary.is_none());
         summary.time_jumps = 0;
         assert!(!summary.is_fault() && !summary.is_none());
+    }
+
+    #[test]
+    fn events_of_faults_are_the_counts_of_faults() {
+        let family = "vdif".parse::<skyhaul_core::wire::Format>().unwrap().family().unwrap();
+        let at = FrameTime { unix_seconds: 1_790_000_000, frame: 3, thread: 0 };
+        let by = Apart { seconds: 1, frames: 0 };
+        let all = [
+            (Change::Jump { from: at, to: at, by }, true),
+            (Change::Stopped(at), true),
+            (Change::ThreadLost { thread: 0, last: None, at }, true),
+            (Change::Rate { assumed: Some(1), frames: 2, at }, true),
+            (Change::Station { was: 1, is: 2, at }, true),
+            (Change::ThreadReturned(at), false),
+            (Change::ThreadJoined(at), false),
+        ];
+        for (change, is_fault) in all {
+            assert_eq!(FAULT_EVENTS.contains(&told(&change, family, None).0), is_fault, "{change:?}");
+        }
     }
 }

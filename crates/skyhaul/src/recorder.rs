@@ -23,7 +23,7 @@ use crate::quality::{Quality, QualityOptions, QualityReport, QualityTap, Quality
 use crate::receive::{Receiver, ReceiverOptions, Running, Sink, StreamInfo, StreamPart, moved};
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Event, Fill, RecordingReport, Refusal,
-    SpaceReport, Writer, WriterError, WriterOptions,
+    SpaceReport, Verdict, Writer, WriterError, WriterOptions,
 };
 use crate::report::ReceiveReport;
 use serde::{Deserialize, Serialize};
@@ -467,6 +467,25 @@ impl RecordReport {
     #[must_use]
     pub fn is_irregular(&self) -> bool {
         self.receive.streams.iter().any(|stream| stream.irregular.is_fault())
+    }
+
+    /// Its verdict, by the judgement of `check`, without reading what is on the disks.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        if !self.is_whole() {
+            return Verdict::Damaged;
+        }
+        let is_full = self.receive.is_whole() && self.receive.lost() == 0;
+        let of_frames = if is_full { Verdict::Whole } else { Verdict::Holes };
+        let of_streams = self.receive.streams.iter().map(|stream| Verdict::from(&stream.irregular));
+        of_streams.fold(of_frames, Verdict::max)
+    }
+
+    /// What was irregular in its streams, in words; empty if nothing was.
+    #[must_use]
+    pub fn irregular_words(&self) -> String {
+        let words = self.receive.streams.iter().map(|stream| stream.irregular.words());
+        words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether anything at all was recorded.

@@ -31,6 +31,7 @@ mod foreign;
 mod hostile;
 mod integrity;
 mod join;
+mod judged;
 mod lab;
 mod limited;
 mod monitor;

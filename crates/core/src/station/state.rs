@@ -148,8 +148,11 @@ impl RecordingState {
 pub enum RecordingOutcome {
     /// Everything that was sent is on the disks, as far as can be known.
     Complete,
-    /// Everything that arrived is on the disks, but some frames never arrived.
+    /// Everything that arrived is on the disks, but some frames never arrived, or a thread began late.
     Gaps,
+    /// Everything that arrived is on the disks, but it is not a regular stream: times jumped or stood still, a thread vanished, or
+    /// the station or frame rate changed. With what happened.
+    Irregular(String),
     /// Data that reached this host are on no disk, or an error occurred.
     Lossy(String),
     /// No data arrived.
@@ -165,17 +168,24 @@ impl RecordingOutcome {
         match self {
             Self::Complete => "complete",
             Self::Gaps => "gaps",
+            Self::Irregular(_) => "irregular",
             Self::Lossy(_) => "lossy",
             Self::Empty => "empty",
             Self::Failed(_) => "failed",
         }
     }
 
-    /// Returns what went wrong here, if something did.
+    /// Whether data were lost on this host, or nothing could be recorded. What a sender or the network did is no fault of it.
+    #[must_use]
+    pub fn is_fault_of_host(&self) -> bool {
+        matches!(self, Self::Lossy(_) | Self::Failed(_))
+    }
+
+    /// Returns what went wrong, if more than its name says.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::Lossy(reason) | Self::Failed(reason) => Some(reason),
+            Self::Irregular(reason) | Self::Lossy(reason) | Self::Failed(reason) => Some(reason),
             Self::Complete | Self::Gaps | Self::Empty => None,
         }
     }

@@ -269,7 +269,7 @@ pub struct VsiScanFacts {
     pub track_bits_per_second: Option<f64>,
     /// Bytes of data per second, with headers of frames.
     pub bytes_per_second: Option<f64>,
-    /// Bytes that are missing between the first and the last frame.
+    /// Bytes that are missing between the first and the last frame; `None`: unknown, as where times contradict each other.
     pub missing_bytes: Option<u64>,
     /// Bytes of a frame.
     pub frame_bytes: Option<u32>,

@@ -37,6 +37,12 @@ pub(super) fn text(service: &StationService) -> String {
             count(&shared.faulty),
         ),
         single(
+            "recordings_irregular_total",
+            Kind::Counter,
+            "Recordings whose streams were irregular.",
+            count(&shared.irregular),
+        ),
+        single(
             "requests_refused_total",
             Kind::Counter,
             "Requests that were refused.",

@@ -11,7 +11,7 @@ use skyhaul::io::say;
 use skyhaul::receive::keyed::StreamConfig;
 use skyhaul::receive::{Gate, NoOrigin, ObjectOptions, ReceiverOptions};
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions, RunningRecorder};
-use skyhaul::recording::{DiskState, Existing, WriterOptions};
+use skyhaul::recording::{DiskState, Existing, Verdict, WriterOptions};
 use skyhaul::wire::{Format, Objects};
 use skyhaul_core::station::{
     RecordingCounts, RecordingOutcome, RecordingOverrides, RecordingPlan, StationEvent,
@@ -232,13 +232,12 @@ fn counts(report: &RecordReport) -> RecordingCounts {
 
 /// How a recording ended.
 fn outcome(report: &RecordReport) -> RecordingOutcome {
-    if !report.is_whole() {
-        return RecordingOutcome::Lossy(losses(report));
-    }
-    match (report.is_empty(), report.receive.is_whole() && report.receive.lost() == 0) {
-        (true, _) => RecordingOutcome::Empty,
-        (false, true) => RecordingOutcome::Complete,
-        (false, false) => RecordingOutcome::Gaps,
+    match report.verdict() {
+        Verdict::Damaged | Verdict::Unproven => RecordingOutcome::Lossy(losses(report)),
+        _ if report.is_empty() => RecordingOutcome::Empty,
+        Verdict::Irregular => RecordingOutcome::Irregular(report.irregular_words()),
+        Verdict::Holes => RecordingOutcome::Gaps,
+        Verdict::Whole => RecordingOutcome::Complete,
     }
 }
 

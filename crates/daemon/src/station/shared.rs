@@ -14,8 +14,9 @@ use crate::peers::PeersView;
 use crate::webdav::FilesView;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
-    QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingStatus, RequestId, Station, StationAction,
-    StationEvent, StationRefusal, StationRequest, TransferCommand, TransferEvent, TransferId, UnixMillis,
+    QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingOutcome, RecordingStatus, RequestId, Station,
+    StationAction, StationEvent, StationRefusal, StationRequest, TransferCommand, TransferEvent, TransferId,
+    UnixMillis,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     pub(super) over: AtomicBool,
     /// Recordings that lost data here, or failed.
     pub(super) faulty: AtomicU64,
+    /// Recordings of this run whose streams were irregular.
+    pub(super) irregular: AtomicU64,
     /// Recordings that ended.
     pub(super) ended: AtomicU64,
     /// Requests refused.
@@ -139,7 +142,9 @@ impl Shared {
                 state.controls.remove(recording);
                 state.threads.retain(|thread| !thread.is_finished());
                 self.ended.fetch_add(1, Ordering::Relaxed);
-                self.faulty.fetch_add(u64::from(outcome.reason().is_some()), Ordering::Relaxed);
+                let is_irregular = matches!(outcome, RecordingOutcome::Irregular(_));
+                self.irregular.fetch_add(u64::from(is_irregular), Ordering::Relaxed);
+                self.faulty.fetch_add(u64::from(outcome.is_fault_of_host()), Ordering::Relaxed);
             }
             if let StationEvent::Transfer { transfer, event: TransferEvent::Ended { .. } } = &event {
                 state.transfers.remove(transfer);

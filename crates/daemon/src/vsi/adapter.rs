@@ -13,8 +13,9 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, State, scan_summary};
 use skyhaul_core::station::{
-    DiskCondition, InputStatus, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
-    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest, TransferState,
+    DiskCondition, InputStatus, RecordingOutcome, RecordingOverrides, RecordingState, RecordingStatus,
+    StartRequest, StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
+    TransferState,
 };
 use skyhaul_core::vsi::{
     VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions,
@@ -315,7 +316,10 @@ fn view(
         .map(|status| VsiScan { label: status.name.clone(), bytes: status.counts.written_bytes });
     let recordings = names.iter().filter_map(|(id, name)| {
         let status = by_name.get(name.as_str())?;
-        let failure = status.outcome.as_ref().and_then(|outcome| outcome.reason()).map(str::to_owned);
+        let failure = status.outcome.as_ref().and_then(|outcome| match outcome {
+            RecordingOutcome::Irregular(what) => Some(format!("its stream was irregular: {what}")),
+            outcome => outcome.reason().map(str::to_owned),
+        });
         Some(VsiRecording {
             id: *id,
             label: name.clone(),

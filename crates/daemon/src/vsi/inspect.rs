@@ -16,6 +16,34 @@ struct StreamFacts {
     bytes_per_second: f64,
     /// First and end, ns of UNIX time.
     extent: (i128, i128),
+    /// Frames of all its threads in this extent.
+    frames: u64,
+    /// Frames of one frame number: how many may be absent at either end, where a recording begins or ends between two of them.
+    group: u64,
+}
+
+/// What became of the frames of a scan.
+#[derive(Clone, Copy, Debug)]
+struct FrameCounts {
+    /// Frames that were received.
+    received: u64,
+    /// Frames that are known to be missing.
+    lost: u64,
+    /// Whether its times, threads, stations or frame rates were not those of a regular stream.
+    is_irregular: bool,
+}
+
+impl FrameCounts {
+    /// Frames that are missing between the first and the last one: by the recorder's account, or by the times if these demand
+    /// more. `None`: the times contradict each other, and show nothing that is missing.
+    fn missing(self, streams: &[StreamFacts]) -> Option<u64> {
+        let sum = |of: fn(&StreamFacts) -> u64| streams.iter().map(of).fold(0, u64::saturating_add);
+        let demanded = sum(|stream| stream.frames).saturating_sub(self.received);
+        let at_ends = sum(|stream| 2 * stream.group.saturating_sub(1));
+        let is_more = demanded > self.lost.saturating_add(at_ends);
+        let missing = if is_more { demanded } else { self.lost };
+        (missing > 0 || !self.is_irregular).then_some(missing)
+    }
 }
 
 /// Looks at a scan. It reads from the disks, and may take as long as these.
@@ -32,14 +60,16 @@ pub(super) fn inspect(disks: &[PathBuf], label: &str) -> VsiOutcome {
         (0..recording.datastreams.len()).map(|stream| stream_facts(&recording, stream)).collect();
     // As one file: what is missing keeps its place.
     let bytes = (0..recording.datastreams.len()).map(|stream| recording.layout(stream).bytes()).sum();
-    let lost = scan_summary(disks, label).map(|summary| {
+    let is_irregular = recording.was_irregular();
+    let counts = scan_summary(disks, label).map(|summary| {
         let ledger = summary.ledger;
-        ledger.never_received + ledger.discarded + ledger.damaged
+        let lost = ledger.never_received + ledger.discarded + ledger.damaged;
+        FrameCounts { received: ledger.expected().saturating_sub(lost), lost, is_irregular }
     });
-    VsiOutcome::Inspected(combined(bytes, lost, &streams))
+    VsiOutcome::Inspected(combined(bytes, counts, &streams))
 }
 
-fn combined(bytes: u64, lost_frames: Option<u64>, streams: &[Option<StreamFacts>]) -> VsiScanFacts {
+fn combined(bytes: u64, counts: Option<FrameCounts>, streams: &[Option<StreamFacts>]) -> VsiScanFacts {
     let unknown = VsiScanFacts { bytes, ..VsiScanFacts::default() };
     let Some(known) = streams.iter().cloned().collect::<Option<Vec<_>>>() else { return unknown };
     let Some(first) = known.first() else { return unknown };
@@ -60,7 +90,10 @@ fn combined(bytes: u64, lost_frames: Option<u64>, streams: &[Option<StreamFacts>
         length: nanos(end - start),
         track_bits_per_second: same(&known, |stream| stream.track_bits_per_second),
         bytes_per_second: Some(known.iter().map(|stream| stream.bytes_per_second).sum()),
-        missing_bytes: lost_frames.zip(frame_bytes).map(|(lost, bytes)| lost * u64::from(bytes)),
+        missing_bytes: counts
+            .and_then(|counts| counts.missing(&known))
+            .zip(frame_bytes)
+            .map(|(lost, bytes)| lost.saturating_mul(u64::from(bytes))),
         frame_bytes,
     }
 }
@@ -83,6 +116,8 @@ fn stream_facts(recording: &Recording, stream: usize) -> Option<StreamFacts> {
         tracks: u64::from(samples.channels()) * u64::from(bits) * threads,
         bytes_per_second: f64::from(frame_bytes) * fps as f64 * threads as f64,
         extent: (at(first), at(first + frames)),
+        frames: u64::try_from(frames).ok()?.saturating_mul(threads),
+        group: threads,
     })
 }
 
@@ -109,20 +144,40 @@ mod tests {
             tracks: 32,
             bytes_per_second: 1e6,
             extent: (start, start + 5_000_000_000),
+            frames: 100,
+            group: 2,
         })
+    }
+
+    fn counts(received: u64, lost: u64) -> Option<FrameCounts> {
+        Some(FrameCounts { received, lost, is_irregular: false })
     }
 
     #[test]
     fn streams_of_one_shape_are_added_and_others_are_unknown() {
-        let facts = combined(7, Some(2), &[stream(3_000_000_000, 8032), stream(1_000_000_000, 8032)]);
+        let facts = combined(7, counts(198, 2), &[stream(3_000_000_000, 8032), stream(1_000_000_000, 8032)]);
         assert_eq!(
             (facts.tracks, facts.frame_bytes, facts.missing_bytes),
             (Some(64), Some(8032), Some(16_064))
         );
         assert_eq!((facts.start, facts.length), (Some(Nanos(1_000_000_000)), Some(Nanos(7_000_000_000))));
-        let differ = combined(7, Some(2), &[stream(0, 8032), stream(0, 5032)]);
+        let differ = combined(7, counts(198, 2), &[stream(0, 8032), stream(0, 5032)]);
         assert_eq!((differ.frame_bytes, differ.missing_bytes), (None, None));
-        assert_eq!(combined(7, Some(2), &[stream(0, 8032), None]).format, None);
+        assert_eq!(combined(7, counts(198, 2), &[stream(0, 8032), None]).format, None);
         assert_eq!(combined(7, None, &[]).bytes, 7);
+    }
+
+    #[test]
+    fn what_is_missing_is_what_the_times_demand() {
+        let missing = |received, lost, is_irregular| {
+            let counts = FrameCounts { received, lost, is_irregular };
+            counts.missing(&[stream(0, 8032).unwrap()])
+        };
+        assert_eq!((missing(100, 0, false), missing(97, 3, false)), (Some(0), Some(3)));
+        assert_eq!(missing(98, 0, false), Some(0), "it began and ended between two threads");
+        assert_eq!(missing(60, 3, false), Some(40), "a thread began late");
+        assert_eq!(missing(60, 0, true), Some(40), "times jumped ahead");
+        assert_eq!((missing(120, 0, true), missing(100, 0, true)), (None, None), "times were repeated");
+        assert_eq!(missing(120, 5, true), Some(5));
     }
 }

@@ -12,6 +12,7 @@
 use super::index::record::{ChunkRecord, Datastream, LostChunk};
 use super::report::DatastreamReport;
 use crate::frames;
+use crate::irregular::IrregularSummary;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::hint::Hint;
 use std::collections::BTreeMap;
@@ -338,6 +339,17 @@ impl Verdict {
             Verdict::Irregular => "irregular",
             Verdict::Unproven => "unproven",
             Verdict::Damaged => "damaged",
+        }
+    }
+}
+
+impl From<&IrregularSummary> for Verdict {
+    /// The verdict on the times, threads, station and frame rate of a stream: of `check`, and of the recorder.
+    fn from(summary: &IrregularSummary) -> Verdict {
+        match (summary.is_fault(), summary.is_none()) {
+            (true, _) => Verdict::Irregular,
+            (false, false) => Verdict::Holes,
+            (false, true) => Verdict::Whole,
         }
     }
 }

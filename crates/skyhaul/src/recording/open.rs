@@ -5,6 +5,7 @@
 
 pub(super) mod gather;
 
+use crate::irregular::FAULT_EVENTS;
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::contents::{
     DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State,
@@ -76,6 +77,13 @@ pub enum OpenError {
 }
 
 impl Recording {
+    /// Whether the recorder noted that a stream was irregular: a time jump, a stopped clock, a thread that vanished, another
+    /// station or frame rate. [`Recording::check`] compares the frames again.
+    #[must_use]
+    pub fn was_irregular(&self) -> bool {
+        self.events.iter().any(|event| FAULT_EVENTS.contains(&event.kind.as_str()))
+    }
+
     /// Open `scan` on `disks`.
     ///
     /// A disk that makes no progress for [`DISK_ANSWER_TIMEOUT`] while another has answered is given up: it counts as one that

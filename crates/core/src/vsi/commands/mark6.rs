@@ -312,9 +312,9 @@ pub(super) fn checked(context: &mut Context<'_>, outcome: Option<VsiOutcome>) ->
     let reply = reply.field(streams.len().max(1)).field(name);
     let unknown = || "?".to_owned();
     let status = match (&facts.format, facts.missing_bytes) {
-        (None, _) => "unk",
+        (None, _) | (_, None) => "unk",
         (Some(_), Some(0)) => "OK",
-        (Some(_), _) => "missing",
+        (Some(_), Some(_)) => "missing",
     };
     let reply = reply
         .field(status)

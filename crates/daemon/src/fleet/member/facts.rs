@@ -125,6 +125,9 @@ impl FactFinder {
         let outcome = match (status.and_then(|status| status.outcome.as_ref()), &opened) {
             (Some(outcome), _) => outcome.name(),
             (None, Some((opened, _))) if opened.state == State::Interrupted => "interrupted",
+            (None, Some((opened, _))) if opened.was_irregular() => {
+                RecordingOutcome::Irregular(String::new()).name()
+            }
             (None, _) if lost > 0 => RecordingOutcome::Gaps.name(),
             (None, _) => RecordingOutcome::Complete.name(),
         };

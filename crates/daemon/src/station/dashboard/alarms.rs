@@ -89,6 +89,8 @@ pub(super) struct StationSigns<'a> {
     pub(super) interrupted: &'a [String],
     /// Recordings of this run that lost data here, or failed.
     pub(super) faulty: u64,
+    /// Recordings of this run whose streams were irregular.
+    pub(super) irregular: u64,
     /// Disks that do not take files of the station.
     pub(super) unwritten: &'a [UnwrittenDisk],
     /// Receivers of alarms.
@@ -125,6 +127,11 @@ pub(super) fn conditions(signs: &StationSigns<'_>) -> Vec<AlarmCondition> {
     if signs.faulty > 0 {
         let (count, scans) = (signs.faulty, if signs.faulty == 1 { "recording" } else { "recordings" });
         add("faulty", count, format!("{count} {scans} of this run lost data on this host, or failed"));
+    }
+    if signs.irregular > 0 {
+        let count = signs.irregular;
+        let scans = if count == 1 { "recording of this run is" } else { "recordings of this run are" };
+        add("irregular", count, format!("{count} {scans} of an irregular stream"));
     }
     all.sort_by_key(|condition| condition.level);
     all

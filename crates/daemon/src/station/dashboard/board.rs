@@ -112,6 +112,7 @@ impl Board {
             (_, "ended", outcome @ ("lossy" | "failed")) => {
                 ("error", format!("{outcome}: {}", text("reason")))
             }
+            (_, "ended", "irregular") => ("warning", format!("irregular: {}", text("reason"))),
             (_, "ended", "empty") => ("warning", "empty: no data arrived".to_owned()),
             (_, "ended", outcome) => ("info", outcome.to_owned()),
             (_, _, _) => ("info", format!("{state} from {}", text("input"))),

@@ -246,7 +246,7 @@ function drawTiles(alarms) {
     tile('Memory in use', pool ? percent(used / pool) : '0 %', `${bytes(status.reserved.memory_bytes)} of ${bytes(status.memory_bytes)} reserved`, pool && used / pool > 0.8 ? 'bad' : ''));
 }
 
-const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
+const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', irregular: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
 const stateOf = name => element('span', `state ${STATES[name] ?? ''}`, name);
 const counted = (count, kind) => [number(count), count ? kind : 'zero'];
 const seconds = (from, to) => from ? (Date.parse(to) - Date.parse(from)) / 1000 : undefined;

@@ -45,6 +45,7 @@ fn every_alarm_has_its_condition_and_no_other() {
         seconds_left: Some(1e6),
         interrupted: &[],
         faulty: 0,
+        irregular: 0,
         unwritten: &[],
         receivers: &[],
     };
@@ -71,6 +72,7 @@ fn every_alarm_has_its_condition_and_no_other() {
         [("interrupted", "")]
     );
     assert_eq!(kinds(&of(StationSigns { faulty: 1, ..signs.clone() })), [("faulty", "")]);
+    assert_eq!(kinds(&of(StationSigns { irregular: 1, ..signs.clone() })), [("irregular", "")]);
     let refusing = |disk: &str| UnwrittenDisk {
         disk: disk.into(),
         file: "station_queue.json".into(),

@@ -81,6 +81,7 @@ fn make(shared: &Shared) {
         seconds_left,
         interrupted: &interrupted,
         faulty: shared.faulty.load(Ordering::Relaxed),
+        irregular: shared.irregular.load(Ordering::Relaxed),
         unwritten: &shared.jobs.unwritten(),
         receivers: &receivers,
     });

@@ -175,6 +175,10 @@ impl StreamCheck<'_> {
         }
         self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
         self.stops_before_the_disks();
+        // Single frames with a wrong time are no change of the stream.
+        if self.sum.irregular.odd_frames > 0 {
+            self.findings.add(Verdict::Holes, None, self.sum.irregular.words());
+        }
         let (ledger, wrong) = self.count.finish(self.recording);
         for line in &wrong {
             self.findings.add(Verdict::Unproven, None, format!("the sums do not hold: {line}"));

@@ -1,0 +1,89 @@
+//! A station's outcome of a recording is the verdict of `check`, and so are the answers of its port of a Mark 6.
+
+use crate::serve::{FPS, SECOND, Serving};
+use crate::site::{Site, number, numbered, vdif};
+use skyhaul::wire::Order;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// Frame numbers of the stream: 3 s.
+const TICKS: u64 = 3000;
+/// Bytes of a frame.
+const FRAME_BYTES: u64 = 1032;
+
+/// A connection to a port that the service has named.
+fn connect(serving: &Serving, name: &str) -> TcpStream {
+    let said = serving.job.stderr();
+    let address = said.split_once(name).unwrap().1.lines().next().unwrap().to_owned();
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
+    stream
+}
+
+fn ask(mut stream: &TcpStream, line: &str) -> Vec<String> {
+    stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer.trim_end().trim_end_matches(';').split(':').map(|field| field.trim().to_owned()).collect()
+}
+
+/// Two threads behind sequence numbers, without the frames that `is_sent` denies; the data time is 5 s later from tick `jump`.
+fn stream(jump: u64, is_sent: impl Fn(u64, u16) -> bool) -> Vec<Vec<u8>> {
+    let all = (0..TICKS).flat_map(|tick| [(tick, 0), (tick, 1)]);
+    let sent = all.filter(|&(tick, thread)| is_sent(tick, thread)).enumerate();
+    let packet = |(place, (tick, thread)): (usize, (u64, u16))| {
+        let second = SECOND + (tick / u64::from(FPS)) as i64 + if tick >= jump { 5 } else { 0 };
+        let frame = vdif(second, (tick % u64::from(FPS)) as u32, thread, FRAME_BYTES as usize - 32);
+        numbered(place as u64, Order::Little, &frame)
+    };
+    sent.map(packet).collect()
+}
+
+#[test]
+fn a_station_says_what_check_says_of_a_jump_a_lost_thread_and_a_late_one() {
+    let doors = "[station.mark6]\nlisten = '127.0.0.1:0'\n[station.vsi]\nlisten = '127.0.0.1:0'";
+    let serving = Serving::start(Site::new(1), doors);
+    let (mark6, vsi) = (connect(&serving, "Mark 6 on "), connect(&serving, "VSI-S on "));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Name, stream, exit code and verdict of `check`, outcome, and frames that are missing.
+    let cases = [
+        ("regular", stream(TICKS, |_, _| true), (0, "whole", "complete"), 0),
+        ("jump", stream(1500, |_, _| true), (1, "irregular", "irregular"), 10_000),
+        (
+            "lost",
+            stream(TICKS, |tick, thread| thread == 0 || tick < 1800),
+            (1, "irregular", "irregular"),
+            1200,
+        ),
+        ("late", stream(TICKS, |tick, thread| thread == 0 || tick >= 1200), (0, "holes", "gaps"), 1200),
+    ];
+    for (name, packets, (code, verdict, outcome), missing) in cases {
+        serving.call(&format!("station start {name} --input a")).expect(0);
+        socket.connect(("127.0.0.1", serving.ports[0])).unwrap();
+        for (n, packet) in packets.iter().enumerate() {
+            socket.send(packet).unwrap();
+            if n % 20 == 19 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let stopped = serving.call(&format!("station stop {name}")).expect(i32::from(outcome == "irregular"));
+        let recording = stopped.json();
+        assert_eq!((number(&recording["lost_frames"]), number(&recording["kernel_drops"])), (0, 0));
+        let check = serving.site.run(&format!("check {name} --json")).expect(code).json();
+        assert_eq!(check["verdict"], verdict, "{check}");
+        assert_eq!(recording["outcome"], outcome, "{name}: {recording}");
+        assert_eq!(recording["reason"].is_string(), outcome == "irregular", "{name}: {recording}");
+        let (scanned, checked) = (ask(&mark6, "scan_check?"), {
+            ask(&vsi, &format!("scan_set={name}"));
+            ask(&vsi, "scan_check?")
+        });
+        let bytes = (missing * FRAME_BYTES).to_string();
+        assert_eq!(scanned[2], name, "{scanned:?}");
+        assert_eq!(scanned[5], if missing == 0 { "OK" } else { "missing" }, "{name}: {scanned:?}");
+        assert_eq!(scanned.last(), Some(&bytes), "{name}: {scanned:?}");
+        assert_eq!(checked[checked.len() - 2], bytes, "{name}: {checked:?}");
+    }
+    assert!(serving.metrics().contains("skyhaul_station_recordings_irregular_total 2"));
+    assert!(serving.metrics().contains("skyhaul_station_recordings_faulty_total 0"));
+}
