@@ -84,7 +84,11 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "A recording of this run of the service",
         body: &[],
         query: &[],
-        reply: (200, JSON, "the recording"),
+        reply: (
+            200,
+            JSON,
+            "the recording; `outcome`: complete, gaps, irregular, lossy, empty or failed; `reason`: what went wrong",
+        ),
         errors: &[404],
     },
     Route {
@@ -94,7 +98,11 @@ pub(super) const ROUTES: &[Route] = &[
         summary: "Stop a recording",
         body: &[("wait", "boolean", false, "reply when everything is on the disks (default: false)")],
         query: &[],
-        reply: (200, JSON, "the recording"),
+        reply: (
+            200,
+            JSON,
+            "the recording; `outcome`: complete, gaps, irregular, lossy, empty or failed; `reason`: what went wrong",
+        ),
         errors: &[400, 404, 503],
     },
     Route {
