@@ -410,8 +410,9 @@ def test_threads_go_on_while_one_waits(server):
 INTERRUPTED = """
 import os, signal, threading, time
 from skyhaul import rdma
-server = rdma.Server("127.0.0.1:0", "vis:64MiB:read,write")
-remote = rdma.connect(server.address + "/vis", arrival_faults="loss=0.2,seed=1", packet=1472)
+server = rdma.Server("127.0.0.1:0", "vis:256MiB:read,write")
+# Short datagrams: the Read takes seconds.
+remote = rdma.connect(server.address + "/vis", arrival_faults="loss=0.2,seed=1", packet=256)
 for work in (lambda: server.get(), lambda: remote.read(deadline=3600.0), lambda: remote.write(bytes(1000000), message=1000, rate=1e5)):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
