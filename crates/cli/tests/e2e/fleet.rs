@@ -4,11 +4,12 @@
 pub(crate) mod etcd;
 
 use crate::device::Mounted;
-use crate::serve::{Serving, frames};
-use crate::site::{Job, Site, number, wait_for, words};
+use crate::serve::{SECOND, Serving, frames};
+use crate::site::{Job, Site, number, see, wait_for, words};
 use etcd::Etcd;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use skyhaul::io::disk::is_locked;
 use skyhaul_daemon::fleet::{FleetStore, FleetStoreOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -170,6 +171,88 @@ fn a_desired_scan_outlives_the_store() {
     on.job.finish().expect(0);
     assert_eq!(scheduler.get("recorders/On/rec1/live"), None);
     drop(mh);
+}
+
+/// Times, losses and missing ranges of a scan with losses, beside its bytes.
+#[test]
+fn what_is_published_of_a_scan_is_what_its_disks_have() {
+    let Some(etcd) = Etcd::start(1, "http", &[]) else { return };
+    let scheduler = Scheduler::new(&etcd);
+    let station = member(&etcd, "On");
+    scheduler.expect("recorders/On/rec1/live", "activity", "idle");
+    let scan = json!({ "v": 1, "action": "start", "experiment": "N26C3", "source": "3C84", "mode": "" });
+    scheduler.put("desired/On/rec1/No0001", &scan);
+    scheduler.expect("acks/On/rec1/No0001", "state", "started");
+    let path = frames(&station.site, "fa", 1, 3500);
+    let to = station.ports[0];
+    let send = format!(
+        "send --input {} --rate 2Mbps --faults loss=0.01,seed=7 --to udp://127.0.0.1:{to}",
+        path.display()
+    );
+    let sender = Job::start(&words(&send));
+    // While data arrive, others see how they stand to the clock and to the disks.
+    let live = |field: &str| {
+        wait_for(&format!("{field} in the live state"), || {
+            scheduler.get("recorders/On/rec1/live").filter(|live| live[field].is_i64())
+        })
+    };
+    assert!(number(&live("disk_lag_ms")["disk_lag_ms"]) < 60_000);
+    let live = live("clock_offset_ns");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    let offset = live["clock_offset_ns"].as_i64().unwrap() / 1_000_000_000;
+    assert!((offset - (SECOND - now)).abs() < 60, "{live}");
+    drop(sender.finish().expect(0));
+    let stopped = station.call("station stop n26c3_on_no0001").expect(0).json();
+    let closed = scheduler.expect("scans/N26C3/No0001/On", "outcome", "gaps");
+    let bytes = station.site.run("cat n26c3_on_no0001").stdout;
+    let seen = see(&bytes, 1032);
+    let lost = number(&closed["lost_frames"]);
+    assert_eq!((seen.invalid, number(&stopped["lost_frames"])), (lost, lost), "{closed}");
+    let fraction = seen.good as f64 / (seen.good + lost) as f64;
+    assert!(lost > 0 && (closed["valid_fraction"].as_f64().unwrap() - fraction).abs() < 1e-12, "{closed}");
+    let times = [SECOND, SECOND + 3].map(skyhaul::time::format);
+    assert_eq!([&closed["start"], &closed["stop"]], [&json!(times[0]), &json!(times[1])]);
+    // The ranges of fill, as whoever has a copy of the file finds them.
+    let mut ranges = Vec::<(usize, usize)>::new();
+    for (at, frame) in bytes.chunks(1032).enumerate().filter(|(_, frame)| frame[3] & 0x80 != 0) {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == at * 1032 => *end += frame.len(),
+            _ => ranges.push((at * 1032, at * 1032 + frame.len())),
+        }
+    }
+    let list: String = ranges.iter().map(|(first, end)| format!("{first}-{}\n", end - 1)).collect();
+    assert_eq!(closed["missing_sha256"], sha256(&list), "{list}");
+}
+
+/// After a kill, the kernel may write for a while: a scan that looks as if it were recorded then is published once it does not.
+#[test]
+fn a_scan_that_is_still_being_written_at_the_restart_is_published_afterwards() {
+    let Some(etcd) = Etcd::start(1, "http", &[]) else { return };
+    let scheduler = Scheduler::new(&etcd);
+    let mut station = member(&etcd, "On");
+    scheduler.expect("recorders/On/rec1/live", "activity", "idle");
+    let scan = json!({ "v": 1, "action": "start", "experiment": "N26C3", "source": "3C84", "mode": "" });
+    scheduler.put("desired/On/rec1/No0001", &scan);
+    scheduler.expect("acks/On/rec1/No0001", "state", "started");
+    let to = station.ports[0];
+    let sender =
+        Job::start(&words(&format!("send --pattern --payload 2000 --rate 40Mbps --to udp://127.0.0.1:{to}")));
+    wait_for("some to be written", || {
+        (number(&station.recording("n26c3_on_no0001")["written_bytes"]) > 0).then_some(())
+    });
+    station.kill();
+    drop(sender);
+    let index = station.site.disks[0].join("n26c3_on_no0001/n26c3_on_no0001.index");
+    wait_for("the kernel to let go", || (!is_locked(&index)).then_some(()));
+    let held = std::fs::File::open(&index).unwrap();
+    held.lock().unwrap();
+    station.restart();
+    scheduler.expect("acks/On/rec1/No0001", "state", "cut");
+    assert!(scheduler.get("scans/N26C3/No0001/On").is_none());
+    drop(held);
+    let closed = scheduler.expect("scans/N26C3/No0001/On", "outcome", "interrupted");
+    let cat = station.site.run("cat n26c3_on_no0001").stdout;
+    assert_eq!((number(&closed["bytes"]), see(&cat, 2032).good * 2032), (cat.len() as u64, cat.len() as u64));
 }
 
 /// The station needs no fleet: what is wrong with its member's database is shown, and recording begins.

@@ -106,9 +106,9 @@ pub struct LiveState {
     pub lost_frames: u64,
     /// Free on disks that can be written to, bytes.
     pub free_bytes: Option<u64>,
-    /// How long the oldest data wait for a disk, milliseconds.
+    /// How long the data that wait for disks took to arrive, milliseconds; `None` if nothing arrives.
     pub disk_lag_millis: Option<u64>,
-    /// Data time minus the host's clock, nanoseconds.
+    /// Data time minus the time of arrival, nanoseconds, of the thread in which it is furthest from 0.
     pub clock_offset_nanos: Option<i64>,
     /// The schedule it follows for the fleet.
     pub schedule: Option<CurrentSchedule>,
@@ -268,11 +268,12 @@ pub struct ClosedScan {
     pub start: Option<i64>,
     /// Last data time, UNIX seconds.
     pub stop: Option<i64>,
-    /// The part of its data that is there and valid, 0 to 1.
+    /// The part of the frames of its span that is on the disks, 0 to 1; `None` if it has no frames.
     pub valid_fraction: Option<f64>,
-    /// Frames that are missing.
+    /// Frames that never arrived.
     pub lost_frames: u64,
-    /// SHA-256 of the list of missing ranges, hexadecimal.
+    /// SHA-256 of the list of missing ranges, hexadecimal: a line `FIRST-LAST` for each range of bytes of the recording as a file that is
+    /// fill or on no disk, in order.
     pub missing_sha256: Option<String>,
     /// Of the whole object.
     pub adler32: Option<u32>,

@@ -10,6 +10,7 @@
 //! Recording never waits for the store: this thread only asks the station, and waits for nothing but its own database and disks.
 //! If the database fails, nothing is begun for the fleet until it works again.
 
+mod closed;
 mod facts;
 mod keeper;
 mod reply;

@@ -6,7 +6,7 @@ use super::shared::{StationReply, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::StationRequest;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The host's clock, milliseconds since 1970.
@@ -37,6 +37,15 @@ impl StationService {
             (name, condition.text.clone())
         });
         all.collect()
+    }
+
+    /// How long the data that wait for disks took to arrive, as of the last figures; and the data time minus the time of arrival, in
+    /// seconds, of the thread in which it is furthest from 0.
+    pub(crate) fn disk_lag_and_clock_offset(&self) -> (Option<Duration>, Option<f64>) {
+        let board = lock(&self.shared.board);
+        let threads = board.qualities.values().flat_map(|report| &report.threads);
+        let offsets = threads.filter_map(|thread| thread.clock_offset_seconds);
+        (board.disk_lag, offsets.max_by(|a, b| a.abs().total_cmp(&b.abs())))
     }
 
     /// Shows what its member knows.

@@ -170,6 +170,16 @@ fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
     count.finish(recording).0
 }
 
+impl Recording {
+    /// Returns what became of its frames, by its indexes: no data are read. Heaps and events are not in it.
+    #[must_use]
+    pub fn ledger(&self) -> FrameLedger {
+        let mut sum = FrameLedger::default();
+        self.datastreams.iter().for_each(|stream| sum += &ledger(self, stream));
+        sum
+    }
+}
+
 fn summary(recording: Recording) -> ScanSummary {
     let streams = &recording.datastreams;
     let steps = streams.iter().flat_map(|stream| plan::steps(&recording, stream, 0));
@@ -195,13 +205,7 @@ fn summary(recording: Recording) -> ScanSummary {
         lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
         disks: disks.map(|(_, path)| path.clone()).collect(),
         missing,
-        ledger: streams.iter().map(|stream| ledger(&recording, stream)).fold(
-            FrameLedger::default(),
-            |mut sum, one| {
-                sum += &one;
-                sum
-            },
-        ),
+        ledger: recording.ledger(),
         findings: crate::recording::verify::at_a_glance(&recording),
         missing_disks: recording.missing_disks,
         scan: recording.label.to_string(),

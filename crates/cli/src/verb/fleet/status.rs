@@ -13,6 +13,7 @@ use skyhaul::core::fleet::{ClosedScan, FleetName, FleetValue, ScanAck, TransferR
 use skyhaul::core::hint::{Hint, split};
 use skyhaul::io::say::escaped_name;
 use skyhaul::io::terminal::{TerminalScreen, TextStyle};
+use skyhaul::time::format;
 use skyhaul_daemon::fleet_json::encode;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -181,7 +182,8 @@ fn text(fleet: &Fleet, snapshot: &FleetSnapshot, experiment: Option<&FleetName>)
 }
 
 fn recorders(snapshot: &FleetSnapshot) -> String {
-    let head = ["station", "recorder", "state", "reported", "rate", "lost", "free", "schedule"];
+    let head =
+        ["station", "recorder", "state", "reported", "rate", "lost", "free", "disk lag", "clock", "schedule"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for station in snapshot.all_stations() {
         let wanted = snapshot.current.get(station);
@@ -205,6 +207,8 @@ fn recorders(snapshot: &FleetSnapshot) -> String {
                 rate(live.rate_bits as f64),
                 counted(live.lost_frames, "frame"),
                 live.free_bytes.map_or_else(|| "-".to_owned(), bytes),
+                live.disk_lag_millis.map_or_else(|| "-".to_owned(), |lag| format!("{lag} ms")),
+                live.clock_offset_nanos.map_or_else(|| "-".to_owned(), clock),
                 schedule,
             ]);
         }
@@ -213,6 +217,11 @@ fn recorders(snapshot: &FleetSnapshot) -> String {
         }
     }
     table(&rows)
+}
+
+/// Data time minus the time of arrival.
+fn clock(nanos: i64) -> String {
+    format!("{:+.3} s", nanos as f64 / 1e9)
 }
 
 fn desired(snapshot: &FleetSnapshot) -> String {
@@ -268,7 +277,7 @@ fn scans(snapshot: &FleetSnapshot) -> String {
 
 /// The closed scans of an experiment.
 pub(super) fn each_scan(snapshot: &FleetSnapshot, experiment: &FleetName) -> String {
-    let head = ["scan", "station", "recorder", "size", "lost", "outcome", "recording"];
+    let head = ["scan", "station", "recorder", "first data (UTC)", "size", "lost", "outcome", "recording"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     let all = snapshot.scans.iter();
     let is_of = |name: &FleetName| name.as_str().eq_ignore_ascii_case(experiment.as_str());
@@ -277,6 +286,7 @@ pub(super) fn each_scan(snapshot: &FleetSnapshot, experiment: &FleetName) -> Str
             scan.to_string(),
             station.to_string(),
             closed.recorder.to_string(),
+            closed.start.map_or_else(|| "-".to_owned(), format),
             bytes(closed.bytes),
             counted(closed.lost_frames, "frame"),
             escaped_name(&closed.outcome).into_owned(),

@@ -1,6 +1,7 @@
 //! What a station reports to its member: what is new since it was looked at last.
 
 use super::super::setup::FleetSetup;
+use super::closed::{data_times, missing_sha256, valid_fraction};
 use crate::served::recordings::Recordings;
 use crate::station::StationService;
 use skyhaul::recording::State;
@@ -12,11 +13,13 @@ use skyhaul_core::station::{
     DiskCondition, RecordingId, RecordingOutcome, RecordingState, RecordingStatus, StationSnapshot,
     UnixMillis,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How often the text of an alarm is reported that changes all the time, such as one that counts seconds.
 const ALARM_TEXT_INTERVAL: Duration = Duration::from_secs(60);
+/// How often one of the recordings is looked at that could not be read when the member began: a disk that hangs takes a while.
+const UNREAD_INTERVAL: Duration = Duration::from_secs(2);
 /// The experiment of recordings whose names do not say it.
 const NO_EXPERIMENT: &str = "other";
 
@@ -35,6 +38,9 @@ pub(super) struct FactFinder {
     /// When the received bytes of each recording were looked at.
     received: (Instant, HashMap<RecordingId, u64>),
     rate_bits: u64,
+    /// Recordings of before that could not be read yet, because their disk does not answer or the kernel still writes to it for a recorder
+    /// that was killed; and when one was looked at.
+    unread: (Instant, VecDeque<String>),
 }
 
 impl FactFinder {
@@ -48,6 +54,7 @@ impl FactFinder {
             desired: HashMap::new(),
             received: (Instant::now(), HashMap::new()),
             rate_bits: 0,
+            unread: (Instant::now(), VecDeque::new()),
         }
     }
 
@@ -61,18 +68,33 @@ impl FactFinder {
     }
 
     /// Closed recordings on the disks that are not in the journal, of those that are named as scans of this station.
-    pub(super) fn closed(&self, service: &StationService, known: &BTreeSet<String>) -> Vec<ClosedScan> {
+    pub(super) fn closed(&mut self, service: &StationService, known: &BTreeSet<String>) -> Vec<ClosedScan> {
         let active: BTreeSet<_> = service.snapshot().recordings.into_iter().map(|one| one.name).collect();
         let names = service.scan_names().into_iter();
         let new = names.filter(|name| !known.contains(name) && !active.contains(name));
-        new.filter_map(|name| self.scan_of(&name).is_some().then(|| self.closed_scan(&name, None)).flatten())
-            .collect()
+        self.unread.1 = new.filter(|name| self.scan_of(name).is_some()).collect();
+        (0..self.unread.1.len()).filter_map(|_| self.read_one()).collect()
+    }
+
+    /// The next recording of before, if it can be read now.
+    fn read_one(&mut self) -> Option<ClosedScan> {
+        let name = self.unread.1.pop_front()?;
+        let closed = self.closed_scan(&name, None);
+        self.unread.0 = Instant::now();
+        if closed.is_none() {
+            self.unread.1.push_back(name);
+        }
+        closed
     }
 
     /// What is new.
     pub(super) fn facts(&mut self, service: &StationService) -> Vec<StationFact> {
         let snapshot = service.snapshot();
-        let mut facts = Vec::new();
+        // First: a report follows each recording that begins or ends, and has the state of now.
+        let mut facts = vec![StationFact::Live(self.live(service, &snapshot))];
+        if self.unread.0.elapsed() >= UNREAD_INTERVAL {
+            facts.extend(self.read_one().map(StationFact::Closed));
+        }
         for status in &snapshot.recordings {
             if status.started_at.is_some() && self.opened.insert(status.recording) {
                 facts.push(StationFact::Opened { recording: status.name.clone() });
@@ -86,7 +108,6 @@ impl FactFinder {
         self.opened.retain(|id| snapshot.recordings.iter().any(|status| status.recording == *id));
         // Those that the station does not remember any more are not seen again.
         self.ended.retain(|id| snapshot.ended.iter().any(|status| status.recording == *id));
-        facts.push(StationFact::Live(self.live(&snapshot)));
         self.alarm_facts(service, &mut facts);
         facts
     }
@@ -117,11 +138,8 @@ impl FactFinder {
             return None;
         }
         let is_one = opened.as_ref().is_none_or(|(opened, _)| opened.datastreams.len() == 1);
-        let valid = file.as_ref().filter(|file| is_one && file.bytes > 0);
-        let lost = opened.as_ref().map_or(0, |(opened, _)| {
-            let accounts = opened.datastreams.iter().filter_map(|stream| stream.account.as_ref());
-            accounts.map(|account| account.missing_units).sum()
-        });
+        let times = opened.as_ref().and_then(|(opened, _)| data_times(opened));
+        let lost = opened.as_ref().map_or(0, |(opened, _)| opened.ledger().never_received);
         let outcome = match (status.and_then(|status| status.outcome.as_ref()), &opened) {
             (Some(outcome), _) => outcome.name(),
             (None, Some((opened, _))) if opened.state == State::Interrupted => "interrupted",
@@ -138,11 +156,14 @@ impl FactFinder {
             recording: recording.to_owned(),
             bytes: status
                 .map_or_else(|| file.as_ref().map_or(0, |file| file.bytes - file.missing), |_| written),
-            start: None,
-            stop: None,
-            valid_fraction: valid.map(|file| (file.bytes - file.missing) as f64 / file.bytes as f64),
+            start: times.map(|(start, _)| start),
+            stop: times.map(|(_, stop)| stop),
+            valid_fraction: opened.as_ref().and_then(|(opened, _)| valid_fraction(opened)),
             lost_frames: status.map_or(lost, |status| status.counts.lost_frames),
-            missing_sha256: None,
+            missing_sha256: opened
+                .as_ref()
+                .filter(|_| is_one)
+                .map(|(opened, datastream)| missing_sha256(&opened.layout(*datastream))),
             adler32: None,
             crc32c: file.as_ref().filter(|_| is_one).and_then(|file| file.crc32c),
             outcome: outcome.to_owned(),
@@ -160,7 +181,7 @@ impl FactFinder {
         (recording_name(&experiment, &self.setup.station, &scan) == recording).then_some((experiment, scan))
     }
 
-    fn live(&mut self, snapshot: &StationSnapshot) -> LiveState {
+    fn live(&mut self, service: &StationService, snapshot: &StationSnapshot) -> LiveState {
         let seconds = self.received.0.elapsed().as_secs_f64();
         if seconds >= 1.0 {
             let now: HashMap<_, _> =
@@ -174,6 +195,7 @@ impl FactFinder {
         let is_recording = snapshot.recordings.iter().any(|one| one.state != RecordingState::Ended);
         let usable = snapshot.disks.iter().filter(|disk| disk.condition == DiskCondition::Usable);
         let free: Vec<u64> = usable.filter_map(|disk| disk.free_bytes).collect();
+        let (lag, offset) = service.disk_lag_and_clock_offset();
         LiveState {
             activity: match (snapshot.is_shutting_down, is_recording) {
                 (true, _) => RecorderActivity::ShuttingDown,
@@ -183,6 +205,9 @@ impl FactFinder {
             rate_bits: self.rate_bits,
             lost_frames: snapshot.recordings.iter().map(|one| one.counts.lost_frames).sum(),
             free_bytes: (!free.is_empty()).then(|| free.iter().sum()),
+            disk_lag_millis: lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
+            // To the nanosecond; `as` takes the nearest that fits.
+            clock_offset_nanos: offset.map(|seconds| (seconds * 1e9).round() as i64),
             ..LiveState::default()
         }
     }

@@ -4,7 +4,7 @@ use super::alarms::{AlarmCondition, AlarmLevel};
 use super::quality::Qualities;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Seconds of history.
 const HISTORY_SECONDS: usize = 600;
@@ -54,6 +54,8 @@ pub(in crate::station) struct Board {
     flashes: Vec<AlarmCondition>,
     pub(in crate::station) alarms: Vec<StationAlarm>,
     pub(super) figures: Value,
+    /// How long the data that wait for disks took to arrive; `None` if nothing arrives.
+    pub(in crate::station) disk_lag: Option<Duration>,
     /// What was found of the streams of recordings.
     pub(in crate::station) qualities: Qualities,
 }
@@ -69,6 +71,7 @@ impl Board {
             flashes: Vec::new(),
             alarms: Vec::new(),
             figures: Value::Null,
+            disk_lag: None,
             qualities: Qualities::new(),
         }
     }

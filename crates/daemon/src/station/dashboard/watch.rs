@@ -98,6 +98,7 @@ fn make(shared: &Shared) {
         let entries = board.update(conditions, &time);
         board.add(sums.point);
         board.qualities = qualities;
+        board.disk_lag = sums.disk_lag();
         board.figures = json!({
             "time": time,
             "received_bits": sums.point.received_bits,
@@ -136,6 +137,12 @@ struct DiskSum {
 }
 
 impl Sums {
+    /// How long the data that wait for disks took to arrive.
+    fn disk_lag(&self) -> Option<Duration> {
+        let queued: u64 = self.disks.iter().map(|disk| disk.queue_bytes).sum();
+        Duration::try_from_secs_f64(queued as f64 * 8.0 / self.point.received_bits).ok()
+    }
+
     fn add(&mut self, pair: &FiguresPair, at: Instant) {
         let Some(last) = &pair.last else { return };
         if let Some(rates) = pair.rates(at) {
