@@ -656,7 +656,24 @@ fn a_plane_of_nobody_ends() {
     assert!(!place.path("state.db.plane-1").exists());
 }
 
-struct Network(String);
+/// A network without interfaces but its own loopback; it is removed when this is dropped.
+pub(crate) struct Network(String);
+
+impl Network {
+    /// None, with a visible reason, where it is not allowed.
+    pub(crate) fn new(tag: &str) -> Option<Self> {
+        let network = Self(format!("sky{tag}{}", std::process::id()));
+        let made = ip(&format!("netns add {}", network.0));
+        if made.is_none() {
+            eprintln!("SKIPPED: no network namespaces here (ip netns add; run as root)");
+        }
+        made.map(|_| network)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
 
 impl Drop for Network {
     fn drop(&mut self) {
@@ -664,17 +681,16 @@ impl Drop for Network {
     }
 }
 
-fn ip(words: &str) -> Option<String> {
+pub(crate) fn ip(words: &str) -> Option<String> {
     let output = Command::new("ip").args(words.split_whitespace()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// None, with a visible reason, where it is not allowed.
+/// A network with a link; `None`, with a visible reason, where it is not allowed.
 fn network(tag: &str) -> Option<Network> {
-    let name = format!("sky{tag}{}", std::process::id());
-    let network = Network(name.clone());
+    let network = Network::new(tag)?;
+    let name = network.name();
     for step in [
-        format!("netns add {name}"),
         format!("-n {name} link add b0 type veth peer name b1"),
         format!("-n {name} addr add 10.80.0.1/24 dev b0"),
         format!("-n {name} link set b0 up"),

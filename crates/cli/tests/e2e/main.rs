@@ -25,6 +25,7 @@ mod etransfer;
 mod events;
 mod faults;
 mod fleet;
+mod fleet_array;
 mod fleet_command;
 mod followed;
 mod foreign;

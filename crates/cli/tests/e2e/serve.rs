@@ -26,7 +26,8 @@ fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn config(site: &Site, ports: [u16; 2], more: &str) -> PathBuf {
+/// Writes the configuration of a station.
+pub(crate) fn config(site: &Site, ports: [u16; 2], more: &str) -> PathBuf {
     let mut text =
         format!("[station]\nlisten = '127.0.0.1:0'\nmemory = '160MiB'\nreserve = '8MiB'\n{more}\n");
     for disk in &site.disks {

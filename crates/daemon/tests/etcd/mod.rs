@@ -1,4 +1,4 @@
-//! An etcd of one or three members on loopback, for tests.
+//! An etcd of one or three members for tests, on loopback or in a network of its own.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ pub(crate) struct Etcd {
 
 struct Process {
     url: String,
-    arguments: Vec<String>,
+    words: Vec<String>,
     child: Option<Child>,
 }
 
@@ -25,6 +25,17 @@ fn free_ports(count: usize) -> Vec<u16> {
 impl Etcd {
     /// Starts an etcd; `None`, and a line that says so, if it is not installed.
     pub(crate) fn start(count: usize, scheme: &str, more: &[String]) -> Option<Self> {
+        Self::start_at("127.0.0.1", &["etcd".to_owned()], count, scheme, more)
+    }
+
+    /// The same at another address, which the words that start a member make its own.
+    pub(crate) fn start_at(
+        host: &str,
+        words: &[String],
+        count: usize,
+        scheme: &str,
+        more: &[String],
+    ) -> Option<Self> {
         if Command::new("etcd").arg("--version").output().is_err() {
             eprintln!("SKIPPED: etcd is not installed (apt-get install etcd-server)");
             return None;
@@ -32,13 +43,13 @@ impl Etcd {
         let directory = tempfile::tempdir().expect("a directory");
         let ports = free_ports(2 * count);
         let (clients, peers) = ports.split_at(count);
-        let cluster: Vec<_> = (0..count).map(|n| format!("m{n}=http://127.0.0.1:{}", peers[n])).collect();
+        let cluster: Vec<_> = (0..count).map(|n| format!("m{n}=http://{host}:{}", peers[n])).collect();
         let members = (0..count)
             .map(|n| {
-                let url = format!("{scheme}://127.0.0.1:{}", clients[n]);
-                let peer = format!("http://127.0.0.1:{}", peers[n]);
+                let url = format!("{scheme}://{host}:{}", clients[n]);
+                let peer = format!("http://{host}:{}", peers[n]);
                 let data = directory.path().join(format!("m{n}"));
-                let words = [
+                let options = [
                     ("name", format!("m{n}")),
                     ("data-dir", data.display().to_string()),
                     ("listen-client-urls", url.clone()),
@@ -50,8 +61,9 @@ impl Etcd {
                     ("election-timeout", "500".to_owned()),
                     ("log-level", "error".to_owned()),
                 ];
-                let words = words.into_iter().map(|(name, value)| format!("--{name}={value}"));
-                Process { url, arguments: words.chain(more.iter().cloned()).collect(), child: None }
+                let options = options.into_iter().map(|(name, value)| format!("--{name}={value}"));
+                let words = words.iter().cloned().chain(options).chain(more.iter().cloned()).collect();
+                Process { url, words, child: None }
             })
             .collect();
         let mut etcd = Self { _directory: directory, members };
@@ -65,8 +77,8 @@ impl Etcd {
 
     pub(crate) fn start_member(&mut self, member: usize) {
         let member = &mut self.members[member];
-        let mut command = Command::new("etcd");
-        let command = command.args(&member.arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = Command::new(&member.words[0]);
+        let command = command.args(&member.words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
         member.child = Some(command.spawn().expect("etcd starts"));
     }
 
