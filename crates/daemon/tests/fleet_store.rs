@@ -4,7 +4,7 @@
 mod etcd;
 
 use etcd::Etcd;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use etcd::authority::Authority;
 use skyhaul_core::fleet::{FencingGuard, FencingToken, MAX_FLEET_VALUE_BYTES, MAX_VEX_PART_BYTES};
 use skyhaul_daemon::fleet::*;
 use std::collections::BTreeMap;
@@ -418,33 +418,6 @@ fn users(etcd: &Etcd) {
         assert!(matches!(error.why, StoreProblem::NotPermitted(_)), "{name}: {error}");
     }
     assert!(matches!(open("bad", "no colon").unwrap_err().why, StoreProblem::Unsent { .. }));
-}
-
-/// An authority for certificates.
-struct Authority {
-    params: CertificateParams,
-    key: KeyPair,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { params, key, pem }
-    }
-
-    /// A certificate of this host, for both roles, and its key.
-    fn sign(&self) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let signed = params.signed_by(&key, &Issuer::from_params(&self.params, &self.key)).unwrap();
-        (signed.pem(), key.serialize_pem())
-    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `skyhaul fleet` against a real etcd: status, load, start, stop, and an experiment from its schedule to its closed scans.
 
-use crate::fleet::{ROOT, Scheduler, etcd::Etcd, fleet_of, member, vex};
+use crate::fleet::etcd::{Etcd, authority::Authority};
+use crate::fleet::{ROOT, Scheduler, fleet_of, member, vex};
 use crate::serve::Serving;
 use crate::site::{Done, Job, number, run, wait_for, words};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -123,6 +125,77 @@ fn a_schedule_is_checked_loaded_and_followed() {
     let status = fleet(&etcd, "status").expect(0).told();
     assert!(status.contains("ABSENT") && status.contains("N26C3"), "{status}");
     assert!(scheduler.get("current/Xx").is_some());
+}
+
+/// Certificates of both sides, by the options and by a configuration.
+#[test]
+fn the_command_reaches_an_etcd_with_certificates() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let pair = |name: &str, (certificate, key): (String, String)| {
+        (write(&format!("{name}.pem"), &certificate), write(&format!("{name}.key"), &key))
+    };
+    let (member, own, foreign) =
+        (pair("member", ours.sign()), pair("own", ours.sign()), pair("foreign", others.sign()));
+    let (authority, other) = (write("ca.pem", &ours.pem), write("other.pem", &others.pem));
+    let more = [
+        format!("--cert-file={}", member.0),
+        format!("--key-file={}", member.1),
+        format!("--trusted-ca-file={authority}"),
+        "--client-cert-auth".to_owned(),
+    ];
+    let Some(etcd) = Etcd::start(1, "https", &more) else { return };
+    let shown = |authority: &str, (own, key): &(String, String)| {
+        fleet(&etcd, &format!("status --authority {authority} --certificate {own} --key {key}"))
+    };
+    wait_for("the store", || (shown(&authority, &own).code == Some(0)).then_some(()));
+    assert!(shown(&authority, &own).expect(0).told().contains("fleet evn: 0 stations, 0 online"));
+    // One that is not trusted, on either side, and none: what is wrong, and nothing of the key.
+    for (authority, pair, text) in [
+        (&other, &own, "the certificate of the authority"),
+        (&authority, &foreign, "the client certificate is missing or not accepted"),
+    ] {
+        let refused = shown(authority, pair).expect(1);
+        assert!(refused.stderr.contains(text), "{}", refused.stderr);
+        assert!(!refused.said().contains("PRIVATE KEY"), "{}", refused.said());
+    }
+    fleet(&etcd, &format!("status --authority {authority}")).expect(1);
+    let config = write(
+        "fleet.toml",
+        &format!(
+            "[fleet]\nname = 'evn'\nendpoints = {:?}\nauthority = '{authority}'\ncertificate = '{}'\nkey = '{}'\n",
+            etcd.endpoints(),
+            own.0,
+            own.1
+        ),
+    );
+    assert!(run(&format!("fleet status --config {config}")).expect(0).told().contains("fleet evn"));
+}
+
+/// Ctrl-C: the command ends with what it knows, and nothing changes for the stations.
+#[test]
+fn ctrl_c_ends_the_following_and_stations_record() {
+    let Some(etcd) = Etcd::start(1, "http", &[]) else { return };
+    let scheduler = Scheduler::new(&etcd);
+    let station = member(&etcd, "On");
+    online(&scheduler, "On");
+    let path = vex(directory(&station), &["On"], &[(0, 600)]);
+    let following = Job::start(&words(&line(&etcd, &format!("run {} --json", path.display()))));
+    let is_recording = || station.recording("n26c3_on_no0000")["state"] == "recording";
+    wait_for("the scan", || is_recording().then_some(()));
+    following.signal(Signal::INT);
+    let done = following.finish().expect(1);
+    let report = done.json();
+    assert_eq!((&report["interrupted"], &result(&report, "On")["result"]), (&json!(true), &json!("open")));
+    assert!(done.stderr.contains("the stations record what is scheduled"), "{}", done.stderr);
+    let current = scheduler.get("current/On").unwrap();
+    assert_eq!((&current["experiment"], &current["revision"]), (&json!("N26C3"), &report["revision"]));
+    assert!(is_recording() && fleet_of(&station)["schedule"] == "N26C3");
 }
 
 /// What the summary says of a station.

@@ -1,5 +1,7 @@
 //! An etcd of one or three members for tests, on loopback or in a network of its own.
 
+pub(crate) mod authority;
+
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
