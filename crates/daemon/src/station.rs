@@ -26,6 +26,7 @@ mod disk_jobs;
 mod disks;
 mod fleet;
 mod fleet_signs;
+mod fleet_view;
 mod json;
 mod kept;
 mod kept_queue;
@@ -134,6 +135,7 @@ impl StationService {
             peers: OnceLock::new(),
             is_recording: Arc::default(),
             fleet: Mutex::default(),
+            fleet_view: Mutex::default(),
             board,
             alerts,
         });

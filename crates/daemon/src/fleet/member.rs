@@ -15,6 +15,7 @@ mod facts;
 mod keeper;
 mod reply;
 mod schedule;
+mod view;
 
 use super::journal::MemberJournal;
 use super::setup::FleetSetup;
@@ -43,6 +44,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
+use view::FleetViewer;
 
 /// How often events are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -90,7 +92,7 @@ impl FleetMembership {
                 if why != said {
                     say!("the fleet is left: {why}; tried again every {} s", RETRY_PAUSE.as_secs());
                 }
-                service.note_fleet_failure(names(&setup), &why);
+                service.note_fleet_failure(setup.names(), &why);
                 said = why;
                 std::thread::sleep(RETRY_PAUSE);
                 if seen.load(Ordering::SeqCst) {
@@ -116,11 +118,6 @@ impl Drop for FleetMembership {
             let _ = thread.join();
         }
     }
-}
-
-/// Fleet, station and recorder.
-fn names(setup: &FleetSetup) -> [String; 3] {
-    [&setup.fleet, &setup.station, &setup.recorder].map(ToString::to_string)
 }
 
 /// How the member stands to the store.
@@ -155,6 +152,7 @@ struct Driver {
     problem: Option<(Instant, String)>,
     /// Requests to the station that are not answered.
     asked: HashMap<MemberRequestId, oneshot::Receiver<StationReply>>,
+    _viewer: FleetViewer,
 }
 
 impl Driver {
@@ -187,6 +185,7 @@ impl Driver {
         // Each job has one result.
         let (done, results) = channel();
         let cuts = Arc::<AtomicU64>::default();
+        let viewer = FleetViewer::start(store.clone(), root.clone(), service)?;
         let keeper = Keeper {
             store,
             setup: setup.clone(),
@@ -213,6 +212,7 @@ impl Driver {
             list_at: Instant::now(),
             problem: Some((Instant::now(), "the fleet's store was not reached yet".to_owned())),
             asked: HashMap::new(),
+            _viewer: viewer,
             setup,
         };
         driver.handle(began)?;
@@ -264,7 +264,7 @@ impl Driver {
             _ => {}
         }
         self.service.note_fleet(FleetSigns {
-            names: names(&self.setup),
+            names: self.setup.names(),
             problem: self.problem.clone(),
             unwritten: Some(status.unwritten),
             unpublished_scans: Some(status.unpublished_scans),

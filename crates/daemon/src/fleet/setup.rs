@@ -25,3 +25,10 @@ pub struct FleetSetup {
     /// What is published of the recorder.
     pub info: RecorderInfo,
 }
+
+impl FleetSetup {
+    /// Fleet, station and recorder.
+    pub(super) fn names(&self) -> [String; 3] {
+        [&self.fleet, &self.station, &self.recorder].map(ToString::to_string)
+    }
+}

@@ -304,6 +304,10 @@ impl ApiState {
             Call::Schedule => replied(StatusCode::OK, &self.schedule(&name)?),
             Call::RemoveSchedule => self.remove_schedule(name).await?,
             Call::Figures => replied(StatusCode::OK, &lock(&self.service.shared.board).json()),
+            Call::Fleet => match self.service.fleet_view() {
+                Some(fleet) => replied(StatusCode::OK, &fleet),
+                None => return Err(Failure::new(404, "no_fleet", "this station is in no fleet")),
+            },
             Call::Transfers => {
                 let transfers = self.service.snapshot().transfers;
                 replied(StatusCode::OK, &transfers.iter().map(json::transfer).collect())

@@ -3,6 +3,7 @@
 use super::StationService;
 use super::fleet_signs::{AWAY_ALARM, FleetSigns};
 use super::shared::{StationReply, now};
+use serde_json::Value;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::StationRequest;
 use std::collections::BTreeSet;
@@ -46,6 +47,23 @@ impl StationService {
         let threads = board.qualities.values().flat_map(|report| &report.threads);
         let offsets = threads.filter_map(|thread| thread.clock_offset_seconds);
         (board.disk_lag, offsets.max_by(|a, b| a.abs().total_cmp(&b.abs())))
+    }
+
+    /// Whether somebody looks at the whole fleet.
+    pub(crate) fn is_fleet_looked_at(&self) -> bool {
+        lock(&self.shared.fleet_view).is_asked()
+    }
+
+    /// Shows the whole fleet as it was seen now.
+    pub(crate) fn note_fleet_view(&self, seen: Value) {
+        lock(&self.shared.fleet_view).seen = seen;
+    }
+
+    /// The fleet for somebody who looks; `None` if the station is in none.
+    pub(super) fn fleet_view(&self) -> Option<Value> {
+        let mut fleet = lock(&self.shared.fleet).as_ref()?.json();
+        fleet["seen"] = lock(&self.shared.fleet_view).ask();
+        Some(fleet)
     }
 
     /// Shows what its member knows.

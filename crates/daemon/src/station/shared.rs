@@ -5,6 +5,7 @@ use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
 use super::fleet_signs::FleetSigns;
+use super::fleet_view::FleetView;
 use super::json;
 use super::kept::Schedules;
 use super::recorder::{self, RecordingControl};
@@ -78,6 +79,8 @@ pub(super) struct Shared {
     pub(super) is_recording: Arc<AtomicBool>,
     /// What is known of its fleet, if it is a member of one.
     pub(super) fleet: Mutex<Option<FleetSigns>>,
+    /// The whole fleet, for people who look.
+    pub(super) fleet_view: Mutex<FleetView>,
 }
 
 #[derive(Debug)]

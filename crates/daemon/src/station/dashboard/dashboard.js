@@ -8,7 +8,7 @@
 import { bars, bytes, clock, element, isNumber, lineChart, meter, millis, moment, number, percent, rate, span, spectrum, table, timeline } from './parts.js';
 
 const STALE_MS = 3500, HISTORY = 600, LOG = 256, PAGE = 100;
-const VIEWS = [['overview', 'Overview'], ['scans', 'Scans'], ['schedule', 'Schedule', /^\/api\/v1\/schedules?$/], ['transfers', 'Transfers', /^\/api\/v1\/queue$/], ['events', 'Events']];
+const VIEWS = [['overview', 'Overview'], ['scans', 'Scans'], ['schedule', 'Schedule', /^\/api\/v1\/schedules?$/], ['transfers', 'Transfers', /^\/api\/v1\/queue$/], ['fleet', 'Fleet', /^\/api\/v1\/fleet$/], ['events', 'Events']];
 const at = id => document.getElementById(id);
 const sleep = ms => new Promise(done => setTimeout(done, ms));
 const state = { status: null, figures: null, history: {}, log: [], scans: [], hasMore: false, paths: {}, lists: {}, heard: null, live: false, why: '' };
@@ -141,6 +141,8 @@ async function loadList() {
     const short = path.slice('/api/v1/'.length), list = await get(short);
     // What is sent by VSI-S is beside the queue.
     if (view[0] === 'transfers') list.push(...await get('transfers'));
+    // The station reads the fleet from the first question on.
+    if (view[0] === 'fleet' && !list.seen) setTimeout(loadList, 1000);
     // Schedules come in numbers; the scans of each are asked for.
     const isDivided = view[0] === 'schedule' && state.paths[`${path}/{name}`]?.get && Array.isArray(list);
     const parts = isDivided ? await Promise.all(list.slice(0, 16).map(one => get(`${short}/${encodeURIComponent(one.name)}`))) : [];
@@ -204,11 +206,49 @@ function draw() {
   if (view === 'scans') drawScans();
   if (view === 'events') drawEvents();
   if (view === 'schedule' || view === 'transfers') drawList(view);
+  if (view === 'fleet') drawFleet();
+}
+
+/** Every recorder of the fleet, what it records now, and the members of the store. */
+function drawFleet() {
+  const { recorders = [], store = [], at: time, left_out: others, problem } = state.lists.fleet?.seen ?? {}, own = state.figures.fleet;
+  const count = new Set(recorders.map(one => one.station)).size, online = new Set(recorders.filter(one => one.online).map(one => one.station)).size;
+  at('fleet-name').textContent = `${own.name}, here ${own.station}/${own.recorder}${time ? `; ${online} of ${count} ${count === 1 ? 'station' : 'stations'} online at ${clock(time)}` : ''}`;
+  const wrong = [state.listError, own.problem, problem, others ? `${number(others)} more recorders are not shown` : ''].filter(Boolean);
+  at('fleet-problem').hidden = wrong.length === 0;
+  at('fleet-problem').className = 'reply bad';
+  at('fleet-problem').textContent = wrong.join('; ');
+  if (!time) {
+    for (const id of ['fleet', 'fleet-store']) show(id, element('p', 'none', 'Reading …'));
+    return;
+  }
+  const live = make => one => one.online && !one.problem ? make(one) : '';
+  show('fleet', table([
+    ['Station', 'name', one => one.station],
+    ['Recorder', '', one => one.recorder],
+    ['State', '', one => one.online ? stateOf(one.problem ? 'unreadable' : one.activity.replaceAll('_', ' ')) : element('span', 'state bad', 'offline')],
+    ['Scans under way', 'what', live(one => one.scans.join(', '))],
+    ['Rate', 'n', live(one => rate(one.rate_bits))],
+    ['Never arrived', 'n', live(one => counted(one.lost_frames, 'care'))],
+    ['Free', 'n', live(one => bytes(one.free_bytes))],
+    ['Disk lag', 'n', live(one => millis(one.disk_lag_ms))],
+    ['Data − UTC', 'n', live(one => isNumber(one.clock_offset_ns) ? `${(one.clock_offset_ns / 1e9).toFixed(3)} s` : '–')],
+    ['Schedule', '', live(one => one.schedule?.experiment ?? '')],
+    ['Unpublished', 'n', live(one => counted(one.unpublished_scans, 'care'))],
+    ['Reported', 'n', live(one => clock(one.at))],
+    ['', 'what', one => one.problem ?? ''],
+  ], recorders, 'No recorder has reported.'));
+  show('fleet-store', table([
+    ['Member', 'name', one => one.at],
+    ['State', '', one => one.problem ? element('span', 'state bad', 'no answer') : stateOf(one.is_leader ? 'leader' : 'follower')],
+    ['Version', '', one => one.version ?? ''],
+    ['', 'what', one => one.problem ?? ''],
+  ], store, 'The store has no member.'));
 }
 
 /** Where the API has the list of a view, if it has one. */
 const pathOf = ([, , like]) => like && Object.keys(state.paths).find(path => like.test(path) && state.paths[path].get);
-const isOffered = view => !view[2] || pathOf(view);
+const isOffered = view => !view[2] || (pathOf(view) && (view[0] !== 'fleet' || state.figures?.fleet));
 function shown() {
   const id = location.hash.slice(1), view = VIEWS.find(view => view[0] === id);
   return view && isOffered(view) ? id : 'overview';
@@ -246,7 +286,7 @@ function drawTiles(alarms) {
     tile('Memory in use', pool ? percent(used / pool) : '0 %', `${bytes(status.reserved.memory_bytes)} of ${bytes(status.memory_bytes)} reserved`, pool && used / pool > 0.8 ? 'bad' : ''));
 }
 
-const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', irregular: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
+const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', irregular: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', leader: 'good', follower: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
 const stateOf = name => element('span', `state ${STATES[name] ?? ''}`, name);
 const counted = (count, kind) => [number(count), count ? kind : 'zero'];
 const seconds = (from, to) => from ? (Date.parse(to) - Date.parse(from)) / 1000 : undefined;

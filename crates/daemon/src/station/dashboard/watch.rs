@@ -85,7 +85,9 @@ fn make(shared: &Shared) {
         unwritten: &shared.jobs.unwritten(),
         receivers: &receivers,
     });
-    conditions.extend(lock(&shared.fleet).as_ref().and_then(FleetSigns::condition));
+    let fleet = lock(&shared.fleet).clone();
+    conditions.extend(fleet.as_ref().and_then(FleetSigns::condition));
+    let fleet = fleet.as_ref().map(FleetSigns::json);
     // They are warnings, and follow the errors.
     qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
     lock(&shared.board).add_flashes(&mut conditions);
@@ -105,6 +107,7 @@ fn make(shared: &Shared) {
             "written_bits": sums.point.written_bits,
             "lost_frames": sums.point.lost_frames,
             "dropped_packets": sums.point.dropped_packets,
+            "fleet": fleet,
             "space": { "free_bytes": free_bytes, "seconds_left": seconds_left },
             "pool": { "bytes": sums.pool_bytes, "used_bytes": sums.pool_used_bytes },
             "recordings": recordings,
