@@ -162,18 +162,33 @@ impl Reach {
     /// See [`Unusable`].
     pub fn check(&self, member: &Member, mut kind: impl FnMut(IpAddr) -> Kind) -> Result<(), Unusable> {
         let ip = member.ip.to_canonical();
-        self.class(ip)?;
-        if let Some(at) = self.leads_back(member, |ip| kind(ip) == Kind::Own) {
-            return Err(Unusable::Own(at));
+        for ip in [Some(ip), translated(ip)].into_iter().flatten() {
+            self.class(ip)?;
+            if let Some(at) = self.leads_back(ip, member, |ip| kind(ip) == Kind::Own) {
+                return Err(Unusable::Own(at));
+            }
+            if kind(ip) == Kind::Broadcast {
+                return Err(Unusable::NotOne(ip));
+            }
         }
-        if kind(ip) == Kind::Broadcast { Err(Unusable::NotOne(ip)) } else { Ok(()) }
+        Ok(())
     }
 
     /// Checks a member of a table in the data plane, without the routes of the host. `is_own` is called only if the
     /// balancer receives on all addresses of its host.
-    pub fn check_table(&self, member: &Member, is_own: impl FnMut(IpAddr) -> bool) -> Result<(), Unusable> {
-        self.class(member.ip.to_canonical())?;
-        self.leads_back(member, is_own).map_or(Ok(()), |at| Err(Unusable::Own(at)))
+    pub fn check_table(
+        &self,
+        member: &Member,
+        mut is_own: impl FnMut(IpAddr) -> bool,
+    ) -> Result<(), Unusable> {
+        let ip = member.ip.to_canonical();
+        for ip in [Some(ip), translated(ip)].into_iter().flatten() {
+            self.class(ip)?;
+            if let Some(at) = self.leads_back(ip, member, &mut is_own) {
+                return Err(Unusable::Own(at));
+            }
+        }
+        Ok(())
     }
 
     fn class(&self, ip: IpAddr) -> Result<(), Unusable> {
@@ -191,9 +206,14 @@ impl Reach {
         }
     }
 
-    /// The balancer's own address at which packets to `member` would arrive, if there is one.
-    fn leads_back(&self, member: &Member, mut is_own: impl FnMut(IpAddr) -> bool) -> Option<SocketAddr> {
-        let (ip, ports) = (member.ip.to_canonical(), member.port..=member.port + member.mask);
+    /// The balancer's own address at which packets to `member` at `ip` would arrive, if there is one.
+    fn leads_back(
+        &self,
+        ip: IpAddr,
+        member: &Member,
+        mut is_own: impl FnMut(IpAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let ports = member.port..=member.port + member.mask;
         let at = self.own.iter().find(|at| {
             // An IPv6 socket does not receive IPv4.
             let any = at.ip().is_unspecified() && at.is_ipv4() == ip.is_ipv4();
@@ -201,6 +221,21 @@ impl Reach {
         });
         at.map(|at| SocketAddr::new(ip, at.port()))
     }
+}
+
+/// The IPv4 address to which a translator or tunnel takes packets for an IPv6 address: of NAT64's well-known prefix
+/// 64:ff9b::/96 (RFC 6052), of 6to4 2002::/16 (RFC 3056), and of the deprecated `::a.b.c.d` (RFC 4291, 2.5.5.1).
+fn translated(ip: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let [a, b, c, d, e, f, g, h] = v6.segments();
+    let [high, low] = match [a, b, c, d, e, f] {
+        [0x64, 0xFF9B, 0, 0, 0, 0] => [g, h],
+        [0, 0, 0, 0, 0, 0] if g != 0 => [g, h],
+        [0x2002, high, low, ..] => [high, low],
+        _ => return None,
+    };
+    let ([w, x], [y, z]) = (high.to_be_bytes(), low.to_be_bytes());
+    Some(IpAddr::from([w, x, y, z]))
 }
 
 #[cfg(test)]
@@ -260,6 +295,27 @@ mod tests {
         }
         assert_eq!(check("10.0.0.2", 19522), Ok(()), "the balancer does not receive there");
         assert_eq!(check("10.0.0.9", 19522), Ok(()));
+    }
+
+    #[test]
+    fn an_ipv4_address_inside_of_one_of_ipv6_counts_as_itself() {
+        let reach = reach(&["10.0.0.1:19522", "[fd00::1]:19522"]);
+        for form in ["64:ff9b::10.0.0.1", "::10.0.0.1", "2002:a00:1::", "2002:a00:1:7::9"] {
+            let member = member(form, 19522, 0);
+            let own = Err(Unusable::Own("10.0.0.1:19522".parse().unwrap()));
+            assert_eq!(
+                (reach.check(&member, kind), reach.check_table(&member, |_| false)),
+                (own, own),
+                "{form}"
+            );
+        }
+        let check = |ip: &str, port| reach.check(&member(ip, port, 0), kind);
+        for ip in ["64:ff9b::255.255.255.255", "64:ff9b::10.0.0.255", "2002:e000:1::1"] {
+            assert!(matches!(check(ip, 9), Err(Unusable::NotOne(_))), "{ip}");
+        }
+        assert!(matches!(check("64:ff9b::127.0.0.1", 9), Err(Unusable::Loopback(_))));
+        assert_eq!(check("64:ff9b::10.0.0.9", 19522), Ok(()), "a worker behind NAT64");
+        assert!(matches!(check("::1", 9), Err(Unusable::Loopback(_))), "no IPv4 address");
     }
 
     #[test]

@@ -394,7 +394,9 @@ fn a_worker_that_leads_back_is_refused_directly_and_through_others() {
     for to in [0, 1] {
         let error = register(2, to).unwrap_err();
         assert_eq!(error.kind, RefusalKind::Unfit, "{error}");
-        assert!(error.text.contains("packets would circulate; hint: "), "{error}");
+        let said =
+            format!("at this address already feeds reservation {}: packets would circulate; hint: ", all[2]);
+        assert!(error.text.contains(&said), "{error}");
     }
     register(0, 2).unwrap();
     // A range of ports that includes the balancer's own port.

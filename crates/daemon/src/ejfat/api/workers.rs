@@ -308,7 +308,7 @@ impl State {
                 }
                 if reached == id {
                     let text = format!(
-                        "reservation {id} already feeds the load balancer at this address: packets would circulate{}",
+                        "the load balancer at this address already feeds reservation {id}: packets would circulate{}",
                         Hint("check the workers of both")
                     );
                     return Err(Refusal::new(RefusalKind::Unfit, text));
