@@ -333,6 +333,20 @@ fn a_whole_scan_is_listed_checked_read_and_sent() {
     assert_eq!(number(&done.json()["times"]["missing"]), 0);
 }
 
+/// Modules that are mounted elsewhere have the file of a scan in the directory of the disk, named as the scan.
+#[test]
+fn a_file_named_as_its_scan_is_no_directory_that_cannot_be_inspected() {
+    let site = module(&[]);
+    for (disk, path) in site.disks.iter().enumerate() {
+        std::fs::rename(file(&site, disk), path.join(SCAN)).unwrap();
+    }
+    let list = site.run("ls").told();
+    let check = site.run(&format!("check {SCAN}")).expect(1).told();
+    assert!(list.contains("17 chunks") && check.contains("there is no index"), "{list}{check}");
+    assert!(!format!("{list}{check}").contains("cannot be inspected"), "{list}{check}");
+    assert!(site.run(&format!("cat {SCAN}")).stdout == stream(0..BLOCKS));
+}
+
 #[test]
 fn blocks_that_are_missing_are_said_and_left_out_or_filled() {
     let site = module(&[5, 6, 11]);
