@@ -91,6 +91,12 @@ impl From<Irregular> for IrregularSummary {
     }
 }
 
+/// The kind of events about times that jump, or return.
+pub(crate) const TIME_JUMP: &str = "time_jump";
+/// In the text of the one about times that return, if no frame of these was accepted.
+pub(crate) const REPEATED: &str = "repeat earlier times";
+/// The kind of events about threads that vanish.
+pub(crate) const THREAD_LOST: &str = "thread_lost";
 /// The kind of events about times that stand still.
 pub(crate) const STOPPED: &str = "time_stopped";
 /// The kind of events about the host's clock.
@@ -100,13 +106,13 @@ pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
 /// Kinds of events that make a stream irregular, as [`IrregularSummary::is_fault`] counts them.
 pub(crate) const FAULT_EVENTS: [&str; 6] =
-    ["time_jump", STOPPED, "frames_missing", "thread_lost", "frame_rate", "station"];
+    [TIME_JUMP, STOPPED, "frames_missing", THREAD_LOST, "frame_rate", "station"];
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
 pub const STREAM_EVENTS: [&str; 13] = [
-    "time_jump",
+    TIME_JUMP,
     STOPPED,
     "frames_missing",
-    "thread_lost",
+    THREAD_LOST,
     "thread_returned",
     "thread_joined",
     "frame_rate",
@@ -160,7 +166,7 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
                 moment(from),
                 moment(to)
             );
-            ("time_jump", text)
+            (TIME_JUMP, text)
         }
         Change::Stopped(at) => (STOPPED, format!("data time stands still at {}", moment(at))),
         Change::FramesMissing { thread, frames, from, to } => {
@@ -173,12 +179,11 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
             );
             ("frames_missing", text)
         }
-        Change::ThreadLost { thread, last: Some(last), .. } => (
-            "thread_lost",
-            format!("thread {thread} sends nothing any more; its last frame: {}", moment(last)),
-        ),
+        Change::ThreadLost { thread, last: Some(last), .. } => {
+            (THREAD_LOST, format!("thread {thread} sends nothing any more; its last frame: {}", moment(last)))
+        }
         Change::ThreadLost { thread, last: None, at } => {
-            ("thread_lost", format!("thread {thread} sent nothing up to {}", moment(at)))
+            (THREAD_LOST, format!("thread {thread} sent nothing up to {}", moment(at)))
         }
         Change::ThreadReturned(at) => {
             ("thread_returned", format!("thread {} sends again from {} on", at.thread, moment(at)))

@@ -117,6 +117,31 @@ fn times_that_return_or_stand_still_are_irregular_with_and_without_numbers() {
     }
 }
 
+/// A clock that repeats three frames to the end, and a thread that vanishes before the frame rate is known: the frames that are on
+/// the disks do not show it, and `check` judges it as the recorder did.
+#[test]
+fn what_only_the_recorder_saw_is_irregular_for_check_too() {
+    let looped = |tick| right(if tick < 777 { tick } else { 777 + tick % 3 });
+    let bare = |packet: Vec<u8>| packet[8..].to_vec();
+    let loops: Vec<Vec<u8>> = two(1500, looped).map(bare).collect();
+    let vanished = two(600, right).map(bare).enumerate();
+    let vanished: Vec<Vec<u8>> =
+        vanished.filter(|(n, _)| n % 2 == 0 || *n < 500).map(|(_, packet)| packet).collect();
+    for (packets, count, kind) in
+        [(loops, "time_jumps", "time_jump"), (vanished, "threads_lost", "thread_lost")]
+    {
+        let site = Site::new(1);
+        let (report, done) = recorded(&site, "", packets.into_iter());
+        assert_eq!(done.code, Some(1), "{kind}: {}", done.stderr);
+        assert_eq!(kinds(&report).iter().filter(|of| *of == kind).count(), 1, "{report}");
+        assert_eq!(number(&report["streams"][0]["irregular"][count]), 1, "{report}");
+        let check = site.check(1);
+        assert_eq!(check["verdict"], "irregular", "{kind}: {check}");
+        assert_eq!(number(&check["datastreams"][0]["irregular"][count]), 1, "{check}");
+        assert!(check["findings"].to_string().contains("seen while it was recorded"), "{check}");
+    }
+}
+
 #[test]
 fn the_hosts_clock_is_compared_live() {
     let site = Site::new(1);

@@ -241,8 +241,11 @@ impl Stream {
         let has_restarted = self.assembly.refused() >= RESTARTED;
         let most =
             refusals::most(&self.report.rejects, self.report.placed).filter(|_| self.report.placed > 0);
-        if has_restarted && !self.watch.stands_still() || self.refusals.seems_out_of_phase(self.report.placed)
-        {
+        let has_restarted = has_restarted && !self.watch.stands_still();
+        if has_restarted && self.info.format.place == Place::Time {
+            self.watch.times_returned(&self.info, self.assembly.refused());
+            self.report.watched = self.watch.watched();
+        } else if has_restarted || self.refusals.seems_out_of_phase(self.report.placed) {
             self.watch.unconfirmed_restart(&self.info);
         } else if most.is_none() {
             self.report_refusals(true);

@@ -12,7 +12,7 @@
 //! times are compared with the kernel's time of the packets, which is kept for each open object ([`Arrivals`]).
 
 use super::info::{StreamInfo, Watched};
-use crate::irregular::{CLOCK_OFFSET, offset_words, told};
+use crate::irregular::{CLOCK_OFFSET, REPEATED, TIME_JUMP, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -62,6 +62,8 @@ pub(super) struct Watch {
     unpaired: u64,
     /// Packets that were refused because their places were taken.
     still: Still,
+    /// Whether times returned before the end, and none of their frames was accepted.
+    has_returned: bool,
     /// Memory for a run of frames.
     run: Vec<Sighting>,
     events: VecDeque<Event>,
@@ -84,6 +86,7 @@ impl Watch {
             disputed: None,
             unpaired: 0,
             still: Still::default(),
+            has_returned: false,
             run: Vec::new(),
             events: VecDeque::new(),
             told: BTreeMap::new(),
@@ -91,7 +94,9 @@ impl Watch {
     }
 
     pub(super) fn watched(&self) -> Watched {
-        Watched { irregular: self.timeline.counts(), offset: self.offset.range() }
+        let mut irregular = self.timeline.counts();
+        irregular.jumps += u64::from(self.has_returned);
+        Watched { irregular, offset: self.offset.range() }
     }
 
     /// Frames of one thread in a second, as the numbers of the packets show.
@@ -208,6 +213,13 @@ impl Watch {
         let text = "the last packets were late, duplicate or unpaired: the sender's counter seems to have restarted, too shortly before \
                     the end to follow it";
         self.tell(info, "restart", text);
+    }
+
+    /// The stream ended with many packets that are placed by their times, and whose times had been there before.
+    pub(super) fn times_returned(&mut self, info: &StreamInfo, packets: u32) {
+        self.has_returned = true;
+        let text = format!("the last {packets} packets {REPEATED}: none of them was accepted");
+        self.tell(info, TIME_JUMP, &text);
     }
 
     /// Runs of frames, the last of them at the end of the part, and where they are not as expected, all frames since the last

@@ -1,6 +1,6 @@
 //! Judges a datastream: compares each step of its plan with the files read.
 
-use crate::irregular::{IrregularSummary, STOPPED};
+use crate::irregular::{IrregularSummary, REPEATED, STOPPED, THREAD_LOST, TIME_JUMP};
 use crate::ledger::FrameLedger;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
 use crate::recording::holes::Found;
@@ -174,7 +174,7 @@ impl StreamCheck<'_> {
             self.findings.add(verdict, None, text);
         }
         self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
-        self.stops_before_the_disks();
+        self.seen_before_the_disks();
         // Single frames with a wrong time are no change of the stream.
         if self.sum.irregular.odd_frames > 0 {
             self.findings.add(Verdict::Holes, None, self.sum.irregular.words());
@@ -189,20 +189,27 @@ impl StreamCheck<'_> {
         self.sum
     }
 
-    /// Where frames are placed by their times, none of those that a stopped clock sent is in a chunk: only the recorder saw them.
-    fn stops_before_the_disks(&mut self) {
+    /// Where frames are placed by their times, those that a stopped or returning clock sent are in no chunk, and a thread that
+    /// vanished before the frame rate was known may be all fill: only the recorder saw them.
+    fn seen_before_the_disks(&mut self) {
         let Some(info) = self.about.map(|about| &about.info).filter(|info| !info.numbered) else { return };
         let of_sender =
             |text: &str| info.sender.as_ref().is_none_or(|sender| text.starts_with(&format!("{sender}: ")));
-        let stops =
-            self.recording.events.iter().filter(|event| event.kind == STOPPED && of_sender(&event.text));
-        for event in stops.skip(usize::try_from(self.sum.irregular.time_stops).unwrap_or(usize::MAX)) {
-            self.sum.irregular.time_stops += 1;
-            self.findings.add(
-                Verdict::Irregular,
-                None,
-                format!("seen while it was recorded: {}", event.text),
-            );
+        let counts = &mut self.sum.irregular;
+        // Other jumps are between frames that are on the disks.
+        let all = [
+            (STOPPED, "", counts.time_stops, &mut counts.time_stops),
+            (THREAD_LOST, "", counts.threads_lost, &mut counts.threads_lost),
+            (TIME_JUMP, REPEATED, 0, &mut counts.time_jumps),
+        ];
+        for (kind, words, seen, count) in all {
+            let events = self.recording.events.iter().filter(|event| event.kind == kind);
+            let events = events.filter(|event| of_sender(&event.text) && event.text.contains(words));
+            for event in events.skip(usize::try_from(seen).unwrap_or(usize::MAX)) {
+                *count += 1;
+                let text = format!("seen while it was recorded: {}", event.text);
+                self.findings.add(Verdict::Irregular, None, text);
+            }
         }
     }
 
