@@ -333,6 +333,25 @@ fn a_missing_chunk_is_filled_only_with_frames_whose_times_are_known() {
     }
 }
 
+/// Several missing chunks at the start: nothing is before them, and each is as far before the first one that is there as it was.
+#[test]
+fn the_first_chunks_are_filled_with_times_of_their_own() {
+    let site = Site::new(1);
+    let at = |tick: u64| (START + (tick / 2000) as i64, (tick % 2000) as u32);
+    recorded(&site, "", two(3000, at));
+    let directory = site.disks[0].join("trial");
+    for number in 0..3 {
+        std::fs::remove_file(directory.join(format!("trial.{number:08}"))).unwrap();
+    }
+    let done = site.run("cat trial --fill").expect(1);
+    let seen = see(&done.stdout, PAYLOAD + 32);
+    assert!(seen.invalid > 2000 && seen.good + seen.invalid == 6000, "{seen:?}: {}", done.stderr);
+    for (n, frame) in done.stdout.chunks(PAYLOAD + 32).enumerate() {
+        let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
+        assert_eq!((header.unix_seconds(), header.frame), at(n as u64 / 2), "frame {n}");
+    }
+}
+
 #[test]
 fn a_thread_that_was_asked_for_and_never_came_has_legal_fill() {
     let site = Site::new(1);

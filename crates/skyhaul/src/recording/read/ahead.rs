@@ -16,7 +16,7 @@ use crate::recording::plan;
 use crate::recording::plan::Step;
 use crate::recording::read::follow::{Followed, Follower};
 use crate::recording::read::piece::{
-    ConsumerGone, Damaged, Data, Delivery, Filling, Loaded, MAX_UNRECORDED_BYTES, Missing, Piece,
+    Behind, ConsumerGone, Damaged, Data, Delivery, Filling, Loaded, MAX_UNRECORDED_BYTES, Missing, Piece,
     PieceSender, Times, bounded,
 };
 use crate::recording::verify::file::{Seen, read_file};
@@ -357,20 +357,11 @@ impl ReadAhead {
             gap.why = format!("{}; not filled: {why}", gap.why);
             bytes = None;
         }
-        let after = match bytes {
-            Some(_) => {
-                let needed = self.filling().needed();
-                self.first_bytes(behind, needed)
-            }
-            None => Vec::new(),
-        };
+        let after = bytes.map(|_| self.behind(behind)).unwrap_or_default();
         if let Some(hole) = bytes
             && !self.filling().can_number(hole, &after)
         {
-            gap.why = format!(
-                "{}; not filled: the frame rate is not known yet, nor the times of these frames",
-                gap.why
-            );
+            gap.why = format!("{}; not filled: the times of these frames are not known", gap.why);
             bytes = None;
         }
         if bytes.is_some_and(|bytes| bytes > 0) {
@@ -399,8 +390,8 @@ impl ReadAhead {
         self.sender.account.add_frames(0, frames);
     }
 
-    /// Fill a hole; `after` are the first bytes behind it, if known.
-    pub(super) fn fill(&mut self, number: u32, bytes: u64, after: &[u8]) -> Delivery {
+    /// Fill a hole; `after` is what is known behind it.
+    pub(super) fn fill(&mut self, number: u32, bytes: u64, after: &Behind) -> Delivery {
         if bytes == 0 {
             return Ok(());
         }

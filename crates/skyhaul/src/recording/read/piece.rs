@@ -440,13 +440,13 @@ impl Filling {
 
     /// Whether frames of known times can stand in a hole of so many bytes. If the frame rate is unknown, they can only between two frames of
     /// the same second; elsewhere their numbers would be those of times that do not exist.
-    pub(super) fn can_number(&self, bytes: u64, behind: &[u8]) -> bool {
-        let Some(filler) = self.filler.as_ref().filter(|filler| !filler.has_rate() && self.needed() > 0)
-        else {
-            return true;
-        };
-        let frames = bytes / self.needed() as u64;
-        let next = behind.get(..self.unit).and_then(|unit| filler.second_of(unit));
+    pub(super) fn can_number(&self, bytes: u64, behind: &Behind) -> bool {
+        let Some(filler) = self.filler.as_ref().filter(|_| self.needed() > 0) else { return true };
+        if filler.has_rate() {
+            return self.last().is_some() || behind.bytes.len() >= self.needed();
+        }
+        let frames = bytes.saturating_add(behind.beyond) / self.needed() as u64;
+        let next = behind.bytes.get(..self.unit).and_then(|unit| filler.second_of(unit));
         match self.last().and_then(|last| filler.second_of(last)) {
             Some(before) => next
                 .is_some_and(|next| next.0 == before.0 && u64::from(before.1) + frames < u64::from(next.1)),
@@ -454,8 +454,9 @@ impl Filling {
         }
     }
 
-    /// The next bytes of a hole of which `left` are missing; `behind` are the bytes after it, if known.
-    pub(super) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
+    /// The next bytes of a hole of which `left` are missing.
+    pub(super) fn next(&mut self, left: u64, after: &Behind) -> Vec<u8> {
+        let behind = &after.bytes[..];
         let needed = self.needed();
         let Some(filler) = self.filler.as_ref().filter(|_| needed > 0 && left >= self.unit as u64) else {
             return plain(left, self.unit);
@@ -464,7 +465,9 @@ impl Filling {
             // Nothing is before it: the first frames are predicted from behind.
             let mut hole = FromBehind {
                 first: vec![0; needed.min(usize::try_from(left).unwrap_or(usize::MAX))],
-                length: usize::try_from(left).unwrap_or(usize::MAX).saturating_add(behind.len()),
+                length: usize::try_from(left.saturating_add(after.beyond))
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(behind.len()),
                 behind,
             };
             if hole.first.len() < needed || behind.len() < needed {
@@ -502,6 +505,15 @@ fn plain(left: u64, unit: usize) -> Vec<u8> {
         FILL_BYTES.checked_div(unit).filter(|&units| units > 0).map_or(FILL_BYTES, |units| units * unit);
     let length = usize::try_from(left).unwrap_or(usize::MAX).min(most);
     FILL.iter().copied().cycle().take(length).collect()
+}
+
+/// What is known behind a hole.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// The first bytes of the next chunk that has a file.
+    pub(super) bytes: Vec<u8>,
+    /// How many are missing between the hole and these.
+    pub(super) beyond: u64,
 }
 
 /// A hole of which only the beginning is made, and the bytes after it.

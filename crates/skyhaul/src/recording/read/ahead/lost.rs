@@ -15,7 +15,7 @@ use crate::recording::holes::{Found, Holes, frames_in, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord};
 use crate::recording::plan::Step;
 use crate::recording::read::ahead::{Counted, ReadAhead};
-use crate::recording::read::piece::{ConsumerGone, Delivery, Missing, Times};
+use crate::recording::read::piece::{Behind, ConsumerGone, Delivery, Missing, Times};
 use crate::recording::verify::file::{Seen, read_file, read_part};
 use skyhaul_core::wire::Trace;
 use std::cell::RefCell;
@@ -63,7 +63,7 @@ impl ReadAhead {
             return Ok(());
         }
         let needed = self.filling().needed();
-        let after = read_first(entry, needed);
+        let after = Behind { bytes: read_first(entry, needed), beyond: 0 };
         if !self.filling().can_number(bytes, &after) {
             self.sender.account.add_frames(0, frames);
             return Ok(());
@@ -205,6 +205,31 @@ impl ReadAhead {
         };
         let (first_time, last_time) = (seen.first_time, seen.last_time);
         Some(ChunkMeta { units, missing, packed: true, first_time, last_time, ..ChunkMeta::default() })
+    }
+
+    /// What is known behind a hole: nothing if it is not known how much is missing besides.
+    pub(super) fn behind(&mut self, steps: &[Step]) -> Behind {
+        let (needed, unit) = (self.filling().needed(), self.unit() as u64);
+        let mut beyond = Some(0u64);
+        for step in steps {
+            let more = match step {
+                Step::Gap(gap) if gap.has_chunks() => gap.bytes,
+                Step::Chunk { entry, .. } if entry.bytes.is_some() => {
+                    let before = entry.record.as_ref().and_then(|record| record.meta.gap);
+                    before.unwrap_or(0).checked_mul(unit)
+                }
+                Step::Chunk { .. } => None,
+                Step::Gap(_) | Step::Foreign(_) => Some(0),
+            };
+            beyond = beyond.zip(more).and_then(|(sum, more)| sum.checked_add(more));
+            if matches!(step, Step::Chunk { .. }) {
+                break;
+            }
+        }
+        match beyond {
+            Some(beyond) => Behind { bytes: self.first_bytes(steps, needed), beyond },
+            None => Behind::default(),
+        }
     }
 
     /// The first bytes of the next chunk that has a file, as they were before missing frames were left out.
