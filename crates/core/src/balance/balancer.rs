@@ -168,9 +168,13 @@ impl Balancer {
     /// See [`RegisterError`].
     pub fn register(&mut self, registration: Registration, now: Nanos) -> Result<Session, RegisterError> {
         registration.check()?;
-        let free = |seat: &Seat| self.workers.iter().all(|worker| worker.session.seat() != *seat);
-        let mut seats = (0..MEMBERS).filter_map(Seat::new);
-        let seat = seats.find(free).ok_or(RegisterError::Full)?;
+        // Once through the workers, however many there are: anyone may ask for a seat.
+        let mut taken = [false; MEMBERS];
+        for worker in &self.workers {
+            taken[worker.session.seat().number()] = true;
+        }
+        let free = taken.iter().position(|&taken| !taken);
+        let seat = free.and_then(Seat::new).ok_or(RegisterError::Full)?;
         self.sessions += 1;
         let session = Session::of(seat, self.sessions);
         self.workers.push(Worker::new(session, registration, now));

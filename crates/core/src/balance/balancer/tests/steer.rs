@@ -100,6 +100,7 @@ impl World {
         for queue in &mut self.queues {
             (queue.arrived, queue.emptiest) = (0.0, 1.0);
         }
+        let (mut counted, mut slots) = (None, vec![0; self.queues.len()]);
         for _ in 0..millis / STEP {
             self.now += STEP;
             let now = ms(self.now);
@@ -108,11 +109,19 @@ impl World {
                 self.table = table;
             }
             let tick = self.now * 1000;
-            let calendar = self.table.epochs().iter().rfind(|epoch| epoch.first <= tick);
-            let calendar = calendar.map(|epoch| Arc::clone(&epoch.calendar));
-            for n in 0..self.queues.len() {
+            let epoch = self.table.epochs().iter().rfind(|epoch| epoch.first <= tick);
+            let calendar = epoch.map(|epoch| Arc::clone(&epoch.calendar));
+            // Counting slots takes longer than all else: those of a calendar are counted once.
+            if calendar.as_ref().map(Arc::as_ptr) != counted.as_ref().map(Arc::as_ptr) {
+                let of = |queue: &Queue| {
+                    calendar.as_ref().map_or(0, |calendar| calendar.count(queue.session.seat()))
+                };
+                slots = self.queues.iter().map(of).collect();
+                counted = calendar;
+            }
+            for (n, &slots) in slots.iter().enumerate() {
                 let noise = self.draw(0.8, 1.2);
-                self.pass(n, calendar.as_deref(), noise);
+                self.pass(n, slots, noise);
             }
             if self.now % 1000 < STEP {
                 let sync = Sync { source: 1, tick, rate: 1_000_000, sent: self.now };
@@ -127,11 +136,10 @@ impl World {
         }
     }
 
-    fn pass(&mut self, n: usize, calendar: Option<&Calendar>, noise: f64) {
+    fn pass(&mut self, n: usize, slots: u16, noise: f64) {
         let (offered, now) = (self.offered, self.now);
         let queue = &mut self.queues[n];
         let seconds = STEP as f64 / 1000.0;
-        let slots = calendar.map_or(0, |calendar| calendar.count(queue.session.seat()));
         let fair = offered * seconds * f64::from(slots) / 512.0;
         // Measure the shares without random fluctuations, which the balancer does not cause.
         queue.arrived += fair;
