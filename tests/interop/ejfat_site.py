@@ -180,6 +180,7 @@ class Site:
                        env={"EJFAT_URI": uri})  # fmt: skip
         job.list = listed
         job.wait_for(r"joined balancer")
+        job.port = int(job.wait_for(r"receiving from udp://127\.0\.0\.1:(\d+)")[1])
         return job
 
     def close(self):
