@@ -96,7 +96,7 @@ def test_the_dashboard_shows_the_fleet(etcd, tmp_path):
         page.until(LIVE)
         page.until(f"{has('fleet', 'On')} && {has('fleet', 'Mh')} && {has('fleet-name', '2 of 2 stations online')}")
         page.until(f"{has('fleet-store', etcd.url)} && {has('fleet-store', 'leader')}")
-        # The scans under way at both, of which one is this station.
+        # The scans under way at both stations.
         etcd.fleet("start", "T26C1", "test1")
         page.until(f"{has('fleet', 't26c1_on_test1')} && {has('fleet', 't26c1_mh_test1')}")
         for width, height, phone in ((1400, 900, False), (390, 844, True)):

@@ -212,7 +212,7 @@ fn what_is_published_of_a_scan_is_what_its_disks_have() {
     assert!(lost > 0 && (closed["valid_fraction"].as_f64().unwrap() - fraction).abs() < 1e-12, "{closed}");
     let times = [SECOND, SECOND + 3].map(skyhaul::time::format);
     assert_eq!([&closed["start"], &closed["stop"]], [&json!(times[0]), &json!(times[1])]);
-    // The ranges of fill, as whoever has a copy of the file finds them.
+    // The ranges of fill, as anyone with a copy of the file finds them.
     let mut ranges = Vec::<(usize, usize)>::new();
     for (at, frame) in bytes.chunks(1032).enumerate().filter(|(_, frame)| frame[3] & 0x80 != 0) {
         match ranges.last_mut() {

@@ -169,7 +169,7 @@ fn five_stations_record_one_experiment_over_a_cut_and_a_kill() {
     let ef = stations[3].recording(0);
     stations[3].wait("the first scan", |status| has_written(status, &ef));
     stations[3].kill_and_restart();
-    // The line is mended when both scans have been recorded without it.
+    // The line is back once both scans have been recorded without it.
     let second = stations[4].recording(1);
     stations[4].wait("both scans and a cut", |status| {
         let fleet = &status["fleet"];
