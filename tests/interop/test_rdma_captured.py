@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import socket
@@ -22,7 +23,7 @@ class Capture:
     """The packets on the loopback to and from a TCP port, in a pcap file."""
 
     def __init__(self, path):
-        self.path, self.packets, self.is_over = path, [], threading.Event()
+        self.path, self.packets, self.is_over, self.mark = path, [], threading.Event(), os.urandom(16)
         try:
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         except PermissionError:
@@ -41,21 +42,24 @@ class Capture:
                 if self.is_over.is_set():
                     return
                 continue
-            if kind != socket.PACKET_OUTGOING:
+            if self.mark in packet:
+                return
+            # Ethernet, IPv4 without options, TCP.
+            if kind != socket.PACKET_OUTGOING and len(packet) > 38 and packet[12:14] == b"\x08\0" and packet[23] == 6:
                 self.packets.append(packet)
 
     def end(self, port):
-        """Writes the packets of this port, when no more come."""
+        """Writes the packets of this port up to now, of which a last packet is the mark: tests beside this one send without end."""
         self.is_over.set()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(self.mark, ("127.0.0.1", 9))
         self.thread.join()
         self.socket.close()
         with self.path.open("wb") as file:
             file.write(struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
             for packet in self.packets:
-                # Ethernet, IPv4 without options, TCP.
-                if len(packet) > 38 and packet[12:14] == b"\x08\0" and packet[23] == 6:
-                    if port in struct.unpack(">HH", packet[34:38]):
-                        file.write(struct.pack("<IIII", 1, 0, len(packet), len(packet)) + packet)
+                if port in struct.unpack(">HH", packet[34:38]):
+                    file.write(struct.pack("<IIII", 1, 0, len(packet), len(packet)) + packet)
         return self.path
 
 
