@@ -30,6 +30,7 @@
 mod diagnose;
 mod flow;
 mod held;
+mod late;
 mod protocol;
 mod report;
 mod run;
