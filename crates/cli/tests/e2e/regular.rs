@@ -345,7 +345,7 @@ fn the_first_chunks_are_filled_with_times_of_their_own() {
     }
     let done = site.run("cat trial --fill").expect(1);
     let seen = see(&done.stdout, PAYLOAD + 32);
-    assert!(seen.invalid > 2000 && seen.good + seen.invalid == 6000, "{seen:?}: {}", done.stderr);
+    assert!(seen.invalid > 2000 && seen.good + seen.invalid == 6000, "{}: {}", seen.invalid, done.stderr);
     for (n, frame) in done.stdout.chunks(PAYLOAD + 32).enumerate() {
         let header = skyhaul::wire::vdif::Header::read(frame).unwrap().vdif;
         assert_eq!((header.unix_seconds(), header.frame), at(n as u64 / 2), "frame {n}");

@@ -212,17 +212,20 @@ impl ReadAhead {
         let (needed, unit) = (self.filling().needed(), self.unit() as u64);
         let mut beyond = Some(0u64);
         for step in steps {
-            let more = match step {
-                Step::Gap(gap) if gap.has_chunks() => gap.bytes,
-                Step::Chunk { entry, .. } if entry.bytes.is_some() => {
-                    let before = entry.record.as_ref().and_then(|record| record.meta.gap);
-                    before.unwrap_or(0).checked_mul(unit)
+            let (units, is_next) = match step {
+                Step::Gap(gap) if gap.has_chunks() => (gap.bytes.map(|bytes| bytes / unit.max(1)), false),
+                Step::Gap(_) | Step::Foreign(_) => (Some(0), false),
+                Step::Chunk { entry, .. } => {
+                    let (meta, is_next) =
+                        (entry.record.as_ref().map(|record| &record.meta), entry.bytes.is_some());
+                    let before = meta.and_then(|meta| meta.gap).unwrap_or(0);
+                    let own = if is_next { Some(0) } else { meta.map(|meta| u64::from(meta.units)) };
+                    (own.and_then(|own| own.checked_add(before)), is_next)
                 }
-                Step::Chunk { .. } => None,
-                Step::Gap(_) | Step::Foreign(_) => Some(0),
             };
+            let more = units.and_then(|units| units.checked_mul(unit));
             beyond = beyond.zip(more).and_then(|(sum, more)| sum.checked_add(more));
-            if matches!(step, Step::Chunk { .. }) {
+            if is_next {
                 break;
             }
         }
