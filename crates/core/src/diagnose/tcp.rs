@@ -43,16 +43,9 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     findings
 }
 
-/// A wait for more than this fraction of the time bounds a flow.
-const LIMITS: f64 = 0.2;
-
 /// If the window has shrunk for more than the first fraction of the time that a window which does not grow limits the flow, and more than the
 /// second of all the time that it does, the reader is away. The window of a reader that keeps up is nearly all of the buffer.
 const SHRINKS: (f64, f64) = (0.2, 0.1);
-
-/// A window stays small because of its reader if more than the first fraction of the data lay unread, and if the buffer could become more
-/// than the second number of times as large: the kernel lets a buffer grow that is read as it fills.
-const STUNTED: (f64, f64) = (0.3, 4.0);
 
 impl Flow {
     /// Whether the receiver's window closes because its application does not read, not because its buffer is small.
@@ -60,14 +53,6 @@ impl Flow {
     pub fn is_reader_away(&self) -> bool {
         let away = self.reader_away * self.seconds;
         away > SHRINKS.0 * (self.rwnd_limited - self.rwnd_outgrown) && away > SHRINKS.1 * self.rwnd_limited
-            || self.is_window_stunted()
-    }
-
-    /// Whether the receiver's window is small because pauses of its application keep the kernel from tuning its buffer.
-    #[must_use]
-    pub fn is_window_stunted(&self) -> bool {
-        let kept = self.rwnd_limited - self.rwnd_outgrown;
-        kept > LIMITS * self.seconds && self.late_data > STUNTED.0 && self.window_room > STUNTED.1
     }
 
     /// Whether segments take several paths: many more are reordered than retransmission explains.
@@ -85,7 +70,7 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
         |cause, share: f64, text: String| findings.push(Finding::new(cause, 0.5 + share / 2.0, text));
     let percent = |share: f64| share * 100.0;
     let kept = rwnd - of(flow.rwnd_outgrown);
-    if rwnd > LIMITS {
+    if rwnd > 0.2 {
         // A window closes because it is small, or because the application does not read.
         match (flow.disk_wait > 0.4, flow.is_reader_away()) {
             (true, _) => name(
@@ -94,20 +79,16 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
                 format!("a disk is waited for {:.0} % of the time", percent(flow.disk_wait)),
             ),
             (_, true) => {
-                let text = match flow.is_window_stunted() {
-                    true => format!(
-                        "{:.0} % of the data lay unread for 10 ms or longer, and the receiver's buffer, which could become {:.0} times as large, did not grow",
-                        percent(flow.late_data),
-                        flow.window_room
-                    ),
-                    false => format!(
+                name(
+                    Cause::SlowApplication,
+                    rwnd,
+                    format!(
                         "the receiver has data and does not read {:.0} % of the time",
                         percent(flow.reader_away)
                     ),
-                };
-                name(Cause::SlowApplication, rwnd, text);
+                );
             }
-            _ if kept > LIMITS => name(
+            _ if kept > 0.2 => name(
                 Cause::ReceiverWindow,
                 kept,
                 format!("{:.0} % of the time is the receiver's window", percent(kept)),
@@ -116,10 +97,10 @@ fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding
             _ => {}
         }
     }
-    if sndbuf > LIMITS {
+    if sndbuf > 0.2 {
         name(Cause::SendBuffer, sndbuf, format!("{:.0} % of the time is the send buffer", percent(sndbuf)));
     }
-    if idle > LIMITS {
+    if idle > 0.2 {
         let (cause, what) = match flow {
             _ if flow.disk_wait > 0.4 => (Cause::SlowDisk, "disk"),
             // It has data all the time, and produces segments more slowly than the path takes them.
@@ -152,10 +133,6 @@ pub struct Flow {
     pub disk_wait: f64,
     /// Fraction of the time that the receiving application had data and did not read, 0 to 1.
     pub reader_away: f64,
-    /// Fraction of the data that lay unread at the receiver for 10 ms or longer, 0 to 1.
-    pub late_data: f64,
-    /// How many times as large the receiver's window could become; 0: unknown.
-    pub window_room: f64,
     /// Fraction of the time that the sending thread was on a CPU, or waited for one, 0 to 1.
     pub sender_busy: f64,
     /// Segments sent.

@@ -30,7 +30,6 @@
 mod diagnose;
 mod flow;
 mod held;
-mod late;
 mod protocol;
 mod report;
 mod run;

@@ -11,7 +11,7 @@
 use super::flow::FlowDirection;
 use super::protocol::{TcpClient, TcpPoint, TcpPointReport};
 use super::report::{FlowReport, TcpBottleneck};
-use super::verdict::{lossy, sender_busy, with_receiver};
+use super::verdict::{lossy, sender_busy};
 use crate::probe::TestDirection;
 use crate::probe::udp::{CauseReport, EvenLosses, UdpDiagnosis};
 use serde::{Serialize, Serializer};
@@ -141,8 +141,9 @@ impl FlowLosses {
 #[must_use]
 pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
     let of = |(n, (sender, receiver)): (usize, (Option<&FlowReport>, Option<&FlowReport>))| {
+        let received = receiver.map(|receiver| receiver.bytes + receiver.omitted_bytes);
         let found = match sender {
-            Some(sender) => of_flow(sender, receiver, probe),
+            Some(sender) => of_flow(sender, received, probe),
             None => TcpDiagnosis { unknown: Some(UnknownCause::NoReport), ..TcpDiagnosis::default() },
         };
         TcpDiagnosis { flow: n, ..found }
@@ -150,7 +151,7 @@ pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
     report.flows().enumerate().map(of).collect()
 }
 
-fn of_flow(flow: &FlowReport, receiver: Option<&FlowReport>, probe: &str) -> TcpDiagnosis {
+fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosis {
     let Some((waited, verdict)) = flow.waited.zip(flow.verdict.as_ref()) else {
         return TcpDiagnosis { unknown: Some(UnknownCause::NoAccount), ..TcpDiagnosis::default() };
     };
@@ -166,10 +167,10 @@ fn of_flow(flow: &FlowReport, receiver: Option<&FlowReport>, probe: &str) -> Tcp
         sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
         reader_away: waited.reader_away,
         rwnd_outgrown: waited.window_outgrown * seconds,
+        received,
         sender_busy: sender_busy(flow),
         ..known
     };
-    let seen = receiver.map_or(seen.clone(), |receiver| with_receiver(seen, flow, receiver));
     let mut causes: Vec<CauseReport> = tcp::diagnose(&seen)
         .into_iter()
         .map(|finding| {
@@ -479,8 +480,6 @@ mod tests {
             segment_bytes: 1448,
             send_buffer: 1 << 20,
             receive_buffer: 1 << 20,
-            receive_limit: 0,
-            late_bytes: 0,
             begin: 0.0,
             end: 10.0,
             omitted_bytes: 0,
@@ -506,17 +505,8 @@ mod tests {
         }
     }
 
-    /// The receiving end of a flow, with so many bytes.
-    fn receiver(bytes: u64) -> FlowReport {
-        FlowReport { bytes, ..flow(SenderWaits::default(), TcpBottleneck::Unknown, &[], 0) }
-    }
-
     fn found(flow: &FlowReport, received: u64) -> Vec<Cause> {
-        of_flow(flow, Some(&receiver(received)), "probe")
-            .causes
-            .into_iter()
-            .map(|cause| cause.cause)
-            .collect()
+        of_flow(flow, Some(received), "probe").causes.into_iter().map(|cause| cause.cause).collect()
     }
 
     #[test]
@@ -551,28 +541,6 @@ mod tests {
         assert_eq!(named(path, TcpBottleneck::Path), []);
     }
 
-    #[test]
-    fn late_data_in_a_buffer_that_could_grow_are_a_slow_application() {
-        let waits = |window_outgrown| SenderWaits {
-            receive_window: 0.9,
-            window_outgrown,
-            path: 0.1,
-            ..SenderWaits::default()
-        };
-        let found = |window_outgrown, late_bytes, receive_limit| {
-            let sender = flow(waits(window_outgrown), TcpBottleneck::ReceiveWindow, &[], 0);
-            let there = FlowReport { late_bytes, receive_limit, ..receiver(1000) };
-            let found = of_flow(&sender, Some(&there), "probe").causes;
-            found.first().map(|named| (named.cause, named.evidence[0].clone()))
-        };
-        let (cause, why) = found(0.0, 900, 64 << 20).unwrap();
-        assert_eq!(cause, Cause::SlowApplication);
-        assert!(why.starts_with("90 % of the data lay unread") && why.contains("64 times as large"), "{why}");
-        assert_eq!(found(0.0, 200, 64 << 20).unwrap().0, Cause::ReceiverWindow);
-        assert_eq!(found(0.0, 900, 2 << 20).unwrap().0, Cause::ReceiverWindow);
-        assert_eq!(found(0.8, 900, 64 << 20), None, "it grew");
-    }
-
     const PATH: SenderWaits = SenderWaits {
         application: 0.0,
         receive_window: 0.0,
@@ -598,9 +566,8 @@ mod tests {
 
     #[test]
     fn losses_that_are_too_few_or_of_no_pattern_are_told() {
-        let told = |flow: &FlowReport| {
-            of_flow(flow, Some(&receiver(1)), "probe").unknown.map(|unknown| unknown.to_string())
-        };
+        let told =
+            |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown.map(|unknown| unknown.to_string());
         let few = flow(PATH, TcpBottleneck::Loss, &[900, 20, 90], 2);
         assert!(told(&few).unwrap().contains("lost twice after slow start"));
         assert!(told(&few).unwrap().ends_with("--time 40s"));

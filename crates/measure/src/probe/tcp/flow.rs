@@ -1,6 +1,5 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
-use super::late::LateReads;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
@@ -85,8 +84,6 @@ pub(super) struct Ended {
     pub(super) usage: Usage,
     pub(super) cpu_wait: Duration,
     pub(super) calls: u64,
-    /// Of a receiver.
-    pub(super) late: LateReads,
     /// The peer closed or reset the connection.
     pub(super) closed: bool,
     pub(super) error: Option<String>,
@@ -251,8 +248,6 @@ impl Shared {
                     state.bytes.store(received, Relaxed);
                     let before = std::mem::replace(&mut quiet, Instant::now());
                     ended.last_byte = quiet - self.begin;
-                    let age = || TcpInfo::of(stream).ok().map(|info| info.last_data_recv);
-                    ended.late.read(n, quiet - before, n == buffer.len(), age);
                     if n < buffer.len() && n >= SCRAP && quiet - before < OFTEN {
                         gather(quiet, awake);
                     }

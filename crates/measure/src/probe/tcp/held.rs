@@ -13,7 +13,7 @@
 //!
 //! Limits: a reader that was slow from its first byte on, and for which the window never was larger, looks like a small window. So does
 //! one whose pauses keep the kernel from tuning its buffer: where a round trip is longer than a pause, each brings only what the window let
-//! through, which is no reason to let it grow. The receiving end tells the latter apart, by what lay unread (`late.rs`).
+//! through, which is no reason to let it grow.
 
 use skyhaul_io::tcp::info::TcpInfo;
 use std::time::Duration;

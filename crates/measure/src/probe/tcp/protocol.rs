@@ -3,7 +3,6 @@
 
 use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
 use super::report::{FlowReport, TcpPrediction, TcpReport};
-use super::verdict::ask_receiver;
 use super::{TcpFlow, TcpRun};
 use crate::probe::{TestDirection, stop_waiting};
 use serde::{Deserialize, Serialize};
@@ -362,12 +361,6 @@ impl TcpClient {
         let here = run.finish();
         let mut report =
             TcpPointReport { point: point.clone(), here, there, missing: None, expected: Vec::new() };
-        for (here, there) in report.here.flows.iter_mut().zip(&mut report.there.flows) {
-            match here.direction {
-                FlowDirection::Send => ask_receiver(here, there),
-                FlowDirection::Receive => ask_receiver(there, here),
-            }
-        }
         report.expected = report.flows().map(|(sender, _)| TcpPrediction::of(sender?, None)).collect();
         Ok((report, error))
     }

@@ -65,12 +65,6 @@ pub struct FlowReport {
     pub send_buffer: u64,
     /// Receive buffer that the kernel granted, in bytes.
     pub receive_buffer: u64,
-    /// How large the kernel may make it, in bytes; 0: unknown.
-    #[serde(default)]
-    pub receive_limit: u64,
-    /// Bytes that lay unread for 10 ms or longer before the application of a receiver read them.
-    #[serde(default)]
-    pub late_bytes: u64,
     /// Seconds since the beginning at which it began.
     pub begin: f64,
     /// Seconds since the beginning at which it ended.

@@ -208,8 +208,6 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, (omit, always): (f64, bool)
         segment_bytes: tune::largest_segment(stream).unwrap_or(0),
         send_buffer,
         receive_buffer,
-        receive_limit: tune::receive_limit(stream),
-        late_bytes: ended.late.bytes,
         begin,
         end,
         omitted_bytes,

@@ -9,8 +9,7 @@
 //!                      └─ no loss ─ slow start, pacing, the CPU, or a path that is full
 //! ```
 //!
-//! Limits: one end's view. That the receiving application is slow shows only in its window, until the other end has reported
-//! ([`ask_receiver`]).
+//! Limits: one end's view. That the receiving application is slow shows only in its window.
 //!
 //! A flow round trip by round trip, as its trace tells, for what judges its losses.
 //!
@@ -61,7 +60,7 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
         return of_path(flow, waited, cpu, means, last);
     }
     if most == waited.receive_window {
-        return of_peer(flow, waited, None);
+        return of_peer(flow, waited);
     }
     if most == waited.send_buffer {
         return of_buffer(flow, most);
@@ -81,27 +80,7 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
 }
 
-/// A small window has a cause that only the receiving end sees: its application. Correct the verdict of a sender by what that end reports.
-pub(super) fn ask_receiver(sender: &mut FlowReport, receiver: &FlowReport) {
-    let small = sender.verdict.as_ref().is_some_and(|verdict| verdict.bound == TcpBottleneck::ReceiveWindow);
-    if let (true, Some(waited)) = (small, sender.waited) {
-        sender.verdict = Some(of_peer(sender, &waited, Some(receiver)));
-    }
-}
-
-/// What the receiving end adds to what is known of a flow.
-pub(super) fn with_receiver(flow: Flow, sender: &FlowReport, receiver: &FlowReport) -> Flow {
-    let bytes = receiver.bytes + receiver.omitted_bytes;
-    let most = receiver.receive_buffer.max(sender.counts.peer_window_most).max(1);
-    Flow {
-        received: Some(bytes),
-        late_data: receiver.late_bytes as f64 / bytes.max(1) as f64,
-        window_room: receiver.receive_limit as f64 / most as f64,
-        ..flow
-    }
-}
-
-fn of_peer(flow: &FlowReport, waited: &SenderWaits, receiver: Option<&FlowReport>) -> FlowVerdict {
+fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
     let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
     let parts = Flow {
         seconds: 1.0,
@@ -110,15 +89,6 @@ fn of_peer(flow: &FlowReport, waited: &SenderWaits, receiver: Option<&FlowReport
         rwnd_outgrown: waited.window_outgrown,
         ..Flow::default()
     };
-    let parts = receiver.map_or(parts.clone(), |receiver| with_receiver(parts, flow, receiver));
-    if parts.is_window_stunted() {
-        let text = format!(
-            "{} receiver's window, which stays small: the receiving application reads too late",
-            percent(share)
-        );
-        let hint = "check the receiver's CPU, and what makes its program pause".to_owned();
-        return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
-    }
     if parts.is_reader_away() {
         let text =
             format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
@@ -401,8 +371,6 @@ pub(super) mod tests {
             segment_bytes: 1448,
             send_buffer: 1 << 24,
             receive_buffer: 1 << 24,
-            receive_limit: 0,
-            late_bytes: 0,
             begin: 0.0,
             end: 2.0 * losses.len() as f64 + 1.0,
             omitted_bytes: 0,
@@ -425,34 +393,6 @@ pub(super) mod tests {
             verdict: None,
             error: None,
         }
-    }
-
-    /// A live line: 200 Mb/s, 100 ms, and a reader that stops for 50 ms of 55. The window stays at 84 KiB, though it may become 16 MiB.
-    #[test]
-    fn a_window_that_pauses_keep_small_is_not_called_a_small_buffer() {
-        let waited = SenderWaits { receive_window: 0.91, path: 0.09, ..SenderWaits::default() };
-        let counts = TcpCounts { peer_window_most: 84 << 10, ..flow(&[], 0).counts };
-        let mut sender = FlowReport { waited: Some(waited), counts, ..flow(&[], 0) };
-        let bound = |sender: &FlowReport| sender.verdict.as_ref().unwrap().bound;
-        let mut ask = |late_bytes, receive_limit| {
-            let means = Means { idle: 0.0, always: true };
-            sender.verdict = Some(judge(&sender, &waited, means, &TcpInfo::default()));
-            assert_eq!(bound(&sender), TcpBottleneck::ReceiveWindow, "the sender does not see it");
-            let there = FlowReport {
-                direction: FlowDirection::Receive,
-                bytes: 3_000_000,
-                receive_buffer: 64 << 10,
-                receive_limit,
-                late_bytes,
-                ..flow(&[], 0)
-            };
-            ask_receiver(&mut sender, &there);
-            bound(&sender)
-        };
-        assert_eq!(ask(2_000_000, 16 << 20), TcpBottleneck::SlowReceiver);
-        assert_eq!(ask(100_000, 16 << 20), TcpBottleneck::ReceiveWindow, "it is read as it comes");
-        assert_eq!(ask(2_000_000, 128 << 10), TcpBottleneck::ReceiveWindow, "it may become no larger");
-        assert_eq!(ask(2_000_000, 0), TcpBottleneck::ReceiveWindow, "an older server");
     }
 
     /// What the lab made: a buffer of 64 KiB on a path that holds 500 KB.
