@@ -72,7 +72,7 @@ impl StoreProblem {
     fn hint(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => {
-                "check host and port of the endpoints, http:// or https://, and that etcd runs there"
+                "check host and port of the endpoints, http:// or https://, that etcd runs there, and that it accepts the client certificate, if it asks for one"
             }
             Self::Untrusted(_) => "give the certificate of the authority that signed those of the members",
             Self::Silent(_) => "the members may have no leader: check that more than half of them run",
