@@ -185,7 +185,7 @@ pub struct Tap {
     targets: Vec<Arc<Shared>>,
     streams: Vec<Mirrored>,
     pending: Option<Pending>,
-    /// Where packets lie that are placed elsewhere, and how much of it they take.
+    /// Where copies lie, of packets that are placed elsewhere and of frames in too many pieces, and how much of it they take.
     spare: Option<(Block, usize)>,
 }
 
@@ -241,12 +241,14 @@ impl Tap {
         let stride = if train.stride == 0 { train.bytes.len() } else { train.stride.min(train.bytes.len()) };
         let Some(tail) = train.bytes.len().checked_rem(stride) else { return };
         let (whole, last) = train.bytes.split_at(train.bytes.len() - tail);
-        self.run_of(sender, whole, stride, pool);
-        self.run_of(sender, last, tail, pool);
+        for (packets, unit) in [(whole, stride), (last, tail)] {
+            let unit = u32::try_from(unit).unwrap_or(u32::MAX);
+            self.copied(Mirrored { stream: sender, unit, network: None }, 0, packets, pool);
+        }
     }
 
-    /// Packets of `unit` bytes each, side by side.
-    fn run_of(&mut self, stream: u32, bytes: &[u8], unit: usize, pool: &Pool) {
+    /// Frames that lie side by side, the first of them with this number, are sent on from a copy.
+    fn copied(&mut self, mirrored: Mirrored, number: u64, bytes: &[u8], pool: &Pool) {
         if bytes.is_empty() {
             return;
         }
@@ -257,25 +259,33 @@ impl Tap {
         }
         let Some((mut block, used)) = self.spare.take().filter(|(block, _)| block.len() >= bytes.len())
         else {
-            let packets = (bytes.len() / unit) as u64;
-            return self.targets.iter().for_each(|target| target.counters.drop_frames(packets));
+            return self.drop_frames(mirrored.unit, bytes.len());
         };
         let range = used..used + bytes.len();
         block.place(used, bytes);
-        let mirrored = Mirrored { stream, unit: unit as u32, network: None };
-        let alike = self.pending.as_ref().is_some_and(|p| p.run.unit == mirrored.unit);
-        if !(alike && self.goes_on(stream, &mut block, &range)) {
-            self.begin_run(mirrored, &mut block, range.clone(), 0);
+        let follows = self.pending.as_ref().is_some_and(|Pending { run, .. }| {
+            let is_next = run.number.wrapping_add(run.frames()) == number;
+            run.unit == mirrored.unit && (mirrored.network.is_none() || is_next)
+        });
+        let goes_on = follows && self.goes_on(mirrored.stream, &mut block, &range);
+        if !goes_on && !self.begin_run(mirrored, &mut block, range.clone(), number) {
+            self.drop_frames(mirrored.unit, range.len());
         }
         self.spare = Some((block, range.end));
     }
 
     fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
         let Some(&mirrored) = self.streams.iter().find(|s| s.stream == stream) else { return };
-        self.begin_run(mirrored, block, range, base);
+        let number = base.wrapping_add((range.start / mirrored.unit.max(1) as usize) as u64);
+        if !self.begin_run(mirrored, block, range.clone(), number) {
+            // Short frames, every second of which is missing, are in more separate pieces than a block can show.
+            let pool = block.pool().clone();
+            self.copied(mirrored, number, &block[range], &pool);
+        }
     }
 
-    fn begin_run(&mut self, mirrored: Mirrored, block: &mut Block, range: Range<usize>, base: u64) {
+    /// Begins a run; returns whether the block can show it.
+    fn begin_run(&mut self, mirrored: Mirrored, block: &mut Block, range: Range<usize>, number: u64) -> bool {
         let Mirrored { stream, unit, network } = mirrored;
         self.flush();
         let pool = block.pool();
@@ -283,15 +293,16 @@ impl Tap {
         if pool.is_touched() && pool.free() < pool.blocks() / RESERVE {
             self.relieve();
         }
-        let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
-        let Some(view) = block.view(range.clone()) else {
-            // In more separate pieces than a block can show. The recording has the frames; the targets do not.
-            let frames = (range.len() / unit.max(1) as usize) as u64;
-            self.targets.iter().for_each(|target| target.counters.drop_frames(frames));
-            return;
-        };
+        let Some(view) = block.view(range.clone()) else { return false };
         let run = Run { stream, view, unit, number, network };
         self.pending = Some(Pending { block: block.index(), end: range.end, run });
+        true
+    }
+
+    /// The recording has these bytes; the targets do not get them.
+    fn drop_frames(&self, unit: u32, bytes: usize) {
+        let frames = (bytes / unit.max(1) as usize) as u64;
+        self.targets.iter().for_each(|target| target.counters.drop_frames(frames));
     }
 
     /// Memory runs short: it is the recording's. What waits for a target that is behind is dropped.
@@ -326,6 +337,7 @@ impl Tap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul_core::wire::Order;
     use skyhaul_io::memory::PoolOptions;
     use std::sync::atomic::Ordering;
 
@@ -384,5 +396,38 @@ mod tests {
         let (waiting, dropped) = more_than_always(&mut blocks, &mut tap, &target);
         assert!(waiting <= BEHIND + 1, "{waiting} wait");
         assert_eq!(waiting as u64 + dropped, (ALWAYS + 50) as u64);
+    }
+
+    #[test]
+    fn frames_in_more_pieces_than_a_block_can_show_are_sent_on_with_their_numbers() {
+        let options = PoolOptions { total_bytes: 8 << 20, block_bytes: 1 << 20, shared: false };
+        let pool = Pool::new(&options).unwrap();
+        pool.wait_until_touched().unwrap();
+        for network in [None, Some(Numbering::whole(Order::Little))] {
+            let mut block = pool.take().unwrap();
+            let places = block.len() / UNIT;
+            for n in 0..places {
+                block[n * UNIT..(n + 1) * UNIT].fill(n as u8);
+            }
+            let (mut tap, target) = tap();
+            tap.streams[0].network = network;
+            // The second thread of two has vanished.
+            let sent: Vec<usize> = (0..places).step_by(2).collect();
+            for n in &sent {
+                tap.frames(1, &mut block, n * UNIT..(n + 1) * UNIT, 7000);
+            }
+            tap.flush();
+            let runs: Vec<Run> = std::iter::from_fn(|| target.queue.pop()).collect();
+            let frames: Vec<(u64, u8)> = runs
+                .iter()
+                .flat_map(|run| run.numbered().map(|(number, frame)| (number, frame[0])))
+                .collect();
+            assert_eq!(target.counters.dropped.load(Ordering::Relaxed), 0);
+            let (numbers, contents): (Vec<u64>, Vec<u8>) = frames.into_iter().unzip();
+            assert_eq!(contents, sent.iter().map(|n| *n as u8).collect::<Vec<_>>());
+            if network.is_some() {
+                assert_eq!(numbers, sent.iter().map(|n| 7000 + *n as u64).collect::<Vec<_>>());
+            }
+        }
     }
 }
