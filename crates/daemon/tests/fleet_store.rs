@@ -452,8 +452,14 @@ fn certificates_of_both_sides() {
     let error = open(&others, Some((&own, &own_key))).get("k").unwrap_err();
     assert!(matches!(&error.why, StoreProblem::Untrusted(_)), "{error}");
     for pair in [None, Some((foreign.as_str(), foreign_key.as_str()))] {
-        let error = open(&authority, pair).get("k").unwrap_err();
-        assert!(matches!(&error.why, StoreProblem::NotPermitted(_)), "{error}");
+        // A connection that is reset may lose the alert that says why.
+        let is_named = (0..50).any(|_| {
+            let error = open(&authority, pair).get("k").unwrap_err();
+            let is_refused = matches!(&error.why, StoreProblem::NotPermitted(_));
+            assert!(is_refused || matches!(&error.why, StoreProblem::Unreachable(_)), "{error}");
+            is_refused
+        });
+        assert!(is_named, "no alert in 50 refusals");
     }
 }
 
