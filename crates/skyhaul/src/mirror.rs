@@ -278,7 +278,7 @@ impl Tap {
         let Some(&mirrored) = self.streams.iter().find(|s| s.stream == stream) else { return };
         let number = base.wrapping_add((range.start / mirrored.unit.max(1) as usize) as u64);
         if !self.begin_run(mirrored, block, range.clone(), number) {
-            // Short frames, every second of which is missing, are in more separate pieces than a block can show.
+            // Short frames with gaps between them can be more separate pieces than a block can show.
             let pool = block.pool().clone();
             self.copied(mirrored, number, &block[range], &pool);
         }

@@ -387,7 +387,7 @@ impl Between<'_> {
     }
 }
 
-/// Whether a digest shows that both servers have the same file; an error says what differs.
+/// Whether a digest shows that both servers have the same file; an error names the difference.
 fn equal(one: &Has, other: &Has) -> Result<bool, String> {
     if let (Some(expected), Some(found)) = (one.size, other.size)
         && expected != found

@@ -454,7 +454,7 @@ impl Filling {
         }
     }
 
-    /// The next bytes of a hole of which `left` are missing.
+    /// The next bytes of a hole; `left` of its bytes are still to come.
     pub(super) fn next(&mut self, left: u64, after: &Behind) -> Vec<u8> {
         let behind = &after.bytes[..];
         let needed = self.needed();
