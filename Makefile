@@ -29,8 +29,11 @@ demo:
 	$(CARGO) build --release --locked --package skyhaul-cli $(if $(ALL),,--no-default-features)
 	$(BINARY) demo
 
+# An incremental build cuts each crate into 256 parts, and takes longer: only where `cargo test` has built for daily use are its parts used.
+DAILY := $(wildcard target/debug/incremental/skyhaul_core-*)
+
 test:
-	$(CARGO) xtask suite
+	$(if $(DAILY),,CARGO_INCREMENTAL=0) $(CARGO) xtask suite
 
 # Packages without a unit test: `--lib` and `--bins` would build and link their test programs.
 UNTESTED := $(addprefix --exclude=skyhaul-,fuzz packet-path python sim spectra)

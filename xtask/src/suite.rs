@@ -1,8 +1,8 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─▶ documentation tests ─▶ fuzz ─┬─▶ whole programs
-//!                                                              └─▶ tests of each crate ────────────────────────┘
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─▶ documentation tests ─▶ fuzz ─┬─▶ whole programs ──┐
+//!                                                              └─▶ tests of each crate ────────────────────────┴─▶ labs of the probe ┘
 //!     (meanwhile what else must be built: the way of a packet, the tests of the address sanitizer)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
 //!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ instructions
@@ -47,12 +47,12 @@ pub(crate) fn run() -> Result<bool> {
         prepare::tools();
         (python, capture_tool)
     });
+    // What is counted, and what the sanitizer sees, is built wherever a processor would wait: for the longest crate, for a test.
+    let builds = std::iter::once(Build::Whole.cargo()).chain(sanitize::build());
+    let beside = Beside::start(builds.collect());
     build_tests(&mut tally)?;
     let Ok((python, capture_tool)) = fetching.join() else { bail!("preparing has panicked") };
 
-    // What is counted, and what the sanitizer sees, is built beside tests, as they wait more than they compute.
-    let builds = std::iter::once(Build::Whole.cargo()).chain(sanitize::build());
-    let beside = Beside::start(builds.collect());
     rust(&mut tally)?;
     beside.finish();
     let python = match python {
@@ -122,6 +122,8 @@ fn processors() -> usize {
 
 /// The tests of whole programs, the longest of all.
 const PROGRAMS: &str = "--test=e2e";
+/// Those of them that need the lab, one at a time: it keeps its times, and each waits for a path. As long together as half of the others.
+const LABS: &str = "diagnosed::";
 
 /// All unit tests. `--lib` and `--bins` mean what is marked `test = false`, too: packages that have nothing else are left out, as
 /// a minute and a half would go into compiling and linking test programs without a test.
@@ -177,9 +179,23 @@ fn rust(tally: &mut Tally) -> Result<()> {
     tally.merge(beside);
     units?.again(tally)?;
     crates?.again(tally)?;
-    // These wait longest: for what is sent at a rate, for time limits, for disks that hang.
-    let programs = cargo_test("Rust: whole programs", &[PROGRAMS.to_owned()], 3 * processors());
-    again::first(programs, again::rust, tally)?.again(tally)
+    programs(tally)
+}
+
+/// These wait longest: for what is sent at a rate, for time limits, for disks that hang.
+fn programs(tally: &mut Tally) -> Result<()> {
+    let target = [PROGRAMS.to_owned()];
+    let programs = cargo_test("Rust: whole programs", &target, 3 * processors()).args(["--skip", LABS]);
+    let labs = cargo_test("Rust: what a probe names on paths of a lab", &target, 1).args([LABS]);
+    let mut beside = tally.beside();
+    let (programs, labs) = std::thread::scope(|scope| {
+        let labs = scope.spawn(|| again::first(labs, again::rust, &mut beside));
+        (again::first(programs, again::rust, tally), labs.join())
+    });
+    let Ok(labs) = labs else { bail!("the tests beside others have panicked") };
+    tally.merge(beside);
+    programs?.again(tally)?;
+    labs?.again(tally)
 }
 
 /// The unit tests, and what else computes more than it waits: the tests of each crate, which run beside it, leave it most of the

@@ -19,6 +19,7 @@ mod control;
 mod copied;
 mod delivered;
 mod device;
+mod diagnosed;
 mod disks;
 mod doors;
 mod etransfer;

@@ -94,8 +94,11 @@ fn journey(seed: u64) -> Vec<Vec<u8>> {
     all
 }
 
+/// Heaps, each with its payload, and counters.
+type Outcome = (Vec<(String, Vec<u8>)>, Vec<(String, u64)>);
+
 /// What the user and the counters say of it.
-fn outcome(packets: Vec<Vec<u8>>, trains: bool, in_order: bool) -> (Vec<String>, Vec<(String, u64)>) {
+fn outcome(packets: Vec<Vec<u8>>, trains: bool, in_order: bool) -> Outcome {
     let mut config = StreamConfig { incomplete: true, stop: StopRule::Never, ..config() };
     config.heaps.in_order = in_order;
     config.heaps.timeout = None;
@@ -104,14 +107,8 @@ fn outcome(packets: Vec<Vec<u8>>, trains: bool, in_order: bool) -> (Vec<String>,
     let mut heaps = Vec::new();
     while let Ok(heap) = stream.get(LONG) {
         let items: Vec<_> = heap.items().iter().map(|item| item.id).collect();
-        heaps.push(format!(
-            "{} {:?} {} {:?} {items:?} {:?}",
-            heap.number,
-            heap.size,
-            heap.received,
-            heap.missing,
-            heap.payload()
-        ));
+        let heard = format!("{} {:?} {} {:?} {items:?}", heap.number, heap.size, heap.received, heap.missing);
+        heaps.push((heard, heap.payload().to_vec()));
     }
     // In what order heaps end is no matter of trains, but at the end of the stream.
     heaps.sort();
