@@ -85,7 +85,7 @@ pub(crate) use probe::{
     CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
     SendingArg, ServeArgs, Target, ValueList,
 };
-pub(crate) use rdma::{RdmaArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat, RdmaWriteArgs};
+pub(crate) use rdma::{RdmaArgs, RdmaMessageArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat};
 pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };

@@ -20,6 +20,7 @@
 
 mod address;
 mod client;
+mod connecting;
 mod driver;
 mod kernel;
 mod memory;
@@ -42,9 +43,9 @@ pub use report::{
     ConnectionReport, DatagramReport, LossReport, PlacementTier, RdmaClientReport, RdmaReadReport,
     RdmaServeReport, RdmaWriteReport, RegionReport, VerifyReport,
 };
-pub use serve::{RdmaServer, ServeOptions, ServeProgress};
+pub use serve::{RdmaServer, ServeOptions, ServeProgress, TakeSends};
 pub use service::RdmaService;
-pub use write::{RdmaWriteOptions, WriteProgress, WriteSource, write};
+pub use write::{MessageKind, RdmaWriteOptions, WriteProgress, WriteSource, write};
 
 #[cfg(test)]
 mod foreign_tests;

@@ -526,6 +526,9 @@ _skyhaul() {
             skyhaul__subcmd__help__subcmd__rdma,read)
                 cmd="skyhaul__subcmd__help__subcmd__rdma__subcmd__read"
                 ;;
+            skyhaul__subcmd__help__subcmd__rdma,send)
+                cmd="skyhaul__subcmd__help__subcmd__rdma__subcmd__send"
+                ;;
             skyhaul__subcmd__help__subcmd__rdma,serve)
                 cmd="skyhaul__subcmd__help__subcmd__rdma__subcmd__serve"
                 ;;
@@ -625,6 +628,9 @@ _skyhaul() {
             skyhaul__subcmd__rdma,read)
                 cmd="skyhaul__subcmd__rdma__subcmd__read"
                 ;;
+            skyhaul__subcmd__rdma,send)
+                cmd="skyhaul__subcmd__rdma__subcmd__send"
+                ;;
             skyhaul__subcmd__rdma,serve)
                 cmd="skyhaul__subcmd__rdma__subcmd__serve"
                 ;;
@@ -636,6 +642,9 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__rdma__subcmd__help,read)
                 cmd="skyhaul__subcmd__rdma__subcmd__help__subcmd__read"
+                ;;
+            skyhaul__subcmd__rdma__subcmd__help,send)
+                cmd="skyhaul__subcmd__rdma__subcmd__help__subcmd__send"
                 ;;
             skyhaul__subcmd__rdma__subcmd__help,serve)
                 cmd="skyhaul__subcmd__rdma__subcmd__help__subcmd__serve"
@@ -5470,7 +5479,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help__subcmd__rdma)
-            opts="serve write read"
+            opts="serve write send read"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5484,6 +5493,20 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help__subcmd__rdma__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__rdma__subcmd__send)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -7059,7 +7082,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma)
-            opts="-h -V --config --show-config --help --version serve write read help"
+            opts="-h -V --config --show-config --help --version serve write send read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7088,7 +7111,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma__subcmd__help)
-            opts="serve write read help"
+            opts="serve write send read help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7116,6 +7139,20 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma__subcmd__help__subcmd__read)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__rdma__subcmd__help__subcmd__send)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -7244,8 +7281,84 @@ _skyhaul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        skyhaul__subcmd__rdma__subcmd__send)
+            opts="-q -h -V --pattern --input --message --rate --messages --duration --deadline --faults --packet --crc --json --quiet --solicited --invalidate --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --input)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --message)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --messages)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --faults)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --packet)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --crc)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         skyhaul__subcmd__rdma__subcmd__serve)
-            opts="-q -h -V --listen --region --duration --connections --tier --verify --faults --packet --crc --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --region --messages --longest --duration --connections --tier --verify --faults --packet --crc --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7256,6 +7369,14 @@ _skyhaul() {
                     return 0
                     ;;
                 --region)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --messages)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --longest)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -7306,7 +7427,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__rdma__subcmd__write)
-            opts="-q -h -V --pattern --input --message --imm --rate --messages --duration --faults --packet --crc --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --pattern --input --message --rate --messages --duration --deadline --faults --packet --crc --json --quiet --imm --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7340,6 +7461,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --duration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --deadline)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -945,16 +945,19 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "chains" -d 'Show the load balancers that feed this one, and those that feed them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "version" -d 'Show the version of the control plane'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -f -a "serve" -d 'Expose memory of this host, which others write and read'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -f -a "write" -d 'Write to memory of another host'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -f -a "read" -d 'Read from memory of another host'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -f -a "serve" -d 'Expose memory of this host, which others write and read'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -f -a "write" -d 'Write to memory of another host'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -f -a "send" -d 'Send messages to another host, which has buffers for them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -f -a "read" -d 'Read from memory of another host'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and not __fish_seen_subcommand_from serve write send read help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on, like rdma+udp://10.0.0.1:7000 or rdma+tcp://10.0.0.1:7000; port 0 is any' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l region -d 'Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write; may be repeated' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l region -d 'Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write (rights: read, write, invalidate); may be repeated' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l messages -d 'Take the messages of `rdma send`: an empty directory, for a file each, or a file for all complete ones, one after the other' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l longest -d 'Longest message that is taken with --messages or --verify, at most 16 MiB: shorter ones leave room for more at a time' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l duration -d 'Stop after this long' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l connections -d 'Accept this many connections, and stop when they have ended' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l tier -d 'Who places what peers write: this process (stage) or the kernel (bpf; UDP, needs CAP_BPF)' -r -f -a "auto\t'The kernel if it can, else this process, and the report says why'
@@ -965,33 +968,53 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
 off\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l verify -d 'Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l verify -d 'Compare memory with the patterns of `rdma write --pattern` and `rdma send --pattern`, and exit 1 if a byte differs'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l input -d 'Write this file, once, from the region\'s start on' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l input -d 'The bytes of this file, once; Writes go from the region\'s start on' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l message -d 'Bytes of a message' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l rate -d 'Rate of datagram payload, like 1Gbps, or `max`; a pattern without --messages needs one' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l messages -d 'Stop after this many messages' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l duration -d 'Stop after this long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l deadline -d 'Time for the peer to answer: to accept the connection, and to confirm its end' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l faults -d 'Inject faults into the segments that are sent (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
 off\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l pattern -d 'Write messages that verify themselves, through the region again and again'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l imm -d 'Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l pattern -d 'Messages that verify themselves; Writes go through the region again and again'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l imm -d 'Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from write" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l input -d 'The bytes of this file, once; Writes go from the region\'s start on' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l message -d 'Bytes of a message' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l rate -d 'Rate of datagram payload, like 1Gbps, or `max`; a pattern without --messages needs one' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l messages -d 'Stop after this many messages' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l duration -d 'Stop after this long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l deadline -d 'Time for the peer to answer: to accept the connection, and to confirm its end' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l faults -d 'Inject faults into the segments that are sent (UDP), like loss=0.01,seed=7' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l crc -d 'Whether each datagram, or frame over TCP, carries a CRC-32C of all its bytes, and damaged ones are refused: both ends do as soon as one asks for it (default: over TCP)' -r -f -a "on\t''
+off\t''"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l pattern -d 'Messages that verify themselves; Writes go through the region again and again'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l solicited -d 'Mark each message as solicited: it asks for the peer\'s program to be woken'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l invalidate -d 'End the region with the last message (Send with Invalidate): the server takes no more Writes, Reads and connections for it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from send" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l range -d 'Range of the region, FIRST..BEHIND, like 0..1MiB (default: all of it)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l message -d 'Bytes of a Read, at most 16 MiB' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l outstanding -d 'Reads at a time, at most 256, of at most 256 MiB together' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l deadline -d 'Time for each Read; what is missing is asked for again until then (UDP)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l deadline -d 'Time for each Read, and to connect (at most 5 s); what is missing is asked for again until then (UDP)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -s o -l output -d 'File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l faults -d 'Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -l packet -d 'Longest datagram in bytes of UDP payload (default: what the path carries, at most 8972), or longest frame over TCP (default: a segment of the path)' -r
@@ -1005,6 +1028,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from read" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Expose memory of this host, which others write and read'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "write" -d 'Write to memory of another host'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "send" -d 'Send messages to another host, which has buffers for them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "read" -d 'Read from memory of another host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server. With URLs, a bearer token, if the server requires one' -r -F
@@ -1437,6 +1461,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "version" -d 'Show the version of the control plane'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from rdma" -f -a "serve" -d 'Expose memory of this host, which others write and read'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from rdma" -f -a "write" -d 'Write to memory of another host'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from rdma" -f -a "send" -d 'Send messages to another host, which has buffers for them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from rdma" -f -a "read" -d 'Read from memory of another host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from copy" -f -a "serve" -d 'Serve directories to clients that hold the token: they can copy into and out of them'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "run" -d 'Run commands at the ends of an emulated path'

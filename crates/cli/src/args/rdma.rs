@@ -24,6 +24,8 @@ pub(crate) enum RdmaWhat {
     Serve(RdmaServeArgs),
     /// Write to memory of another host
     Write(RdmaWriteArgs),
+    /// Send messages to another host, which has buffers for them
+    Send(RdmaSendArgs),
     /// Read from memory of another host
     Read(RdmaReadArgs),
 }
@@ -76,9 +78,15 @@ pub(crate) struct RdmaServeArgs {
     /// Address to listen on, like rdma+udp://10.0.0.1:7000 or rdma+tcp://10.0.0.1:7000; port 0 is any
     #[arg(long, value_name = "ADDRESS", help_heading = SOURCE)]
     pub(crate) listen: RdmaAddress,
-    /// Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write; may be repeated
+    /// Memory to expose, NAME:SIZE:RIGHTS, like vis:64MiB:read,write (rights: read, write, invalidate); may be repeated
     #[arg(long, value_name = "REGION", required = true, help_heading = SOURCE)]
     pub(crate) region: Vec<RegionSpec>,
+    /// Take the messages of `rdma send`: an empty directory, for a file each, or a file for all complete ones, one after the other
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = DESTINATION)]
+    pub(crate) messages: Option<PathBuf>,
+    /// Longest message that is taken with --messages or --verify, at most 16 MiB: shorter ones leave room for more at a time
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = some::<Size>("such as 64KiB"), help_heading = DESTINATION)]
+    pub(crate) longest: Size,
     /// Stop after this long
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 10s"), help_heading = WHEN)]
     pub(crate) duration: Option<Span>,
@@ -88,7 +96,7 @@ pub(crate) struct RdmaServeArgs {
     /// Who places what peers write: this process (stage) or the kernel (bpf; UDP, needs CAP_BPF)
     #[arg(long, value_enum, default_value_t = PlacementTierArg::Stage, help_heading = HOST)]
     pub(crate) tier: PlacementTierArg,
-    /// Compare memory with the patterns of `rdma write --pattern`, and exit 1 if a byte differs
+    /// Compare memory with the patterns of `rdma write --pattern` and `rdma send --pattern`, and exit 1 if a byte differs
     #[arg(long, help_heading = TESTING)]
     pub(crate) verify: bool,
     /// Inject faults into arriving datagrams (UDP), like loss=0.01,seed=7
@@ -102,30 +110,52 @@ pub(crate) struct RdmaServeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct RdmaWriteArgs {
-    /// The region, like rdma+udp://10.0.0.1:7000/vis or rdma+tcp://10.0.0.1:7000/vis
+    #[command(flatten)]
+    pub(crate) what: RdmaMessageArgs,
+    /// Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) imm: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RdmaSendArgs {
+    #[command(flatten)]
+    pub(crate) what: RdmaMessageArgs,
+    /// Mark each message as solicited: it asks for the peer's program to be woken
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) solicited: bool,
+    /// End the region with the last message (Send with Invalidate): the server takes no more Writes, Reads and connections for it
+    #[arg(long, help_heading = SOURCE)]
+    pub(crate) invalidate: bool,
+}
+
+/// Messages that leave, and how.
+#[derive(Args, Debug)]
+pub(crate) struct RdmaMessageArgs {
+    /// The region, like rdma+udp://10.0.0.1:7000/vis or rdma+tcp://10.0.0.1:7000/vis; a connection is for one, also if it only sends
     #[arg(value_name = "REGION", help_heading = DESTINATION)]
     pub(crate) to: RdmaAddress,
-    /// Write messages that verify themselves, through the region again and again
+    /// Messages that verify themselves; Writes go through the region again and again
     #[arg(long, conflicts_with = "input", required_unless_present = "input", help_heading = SOURCE)]
     pub(crate) pattern: bool,
-    /// Write this file, once, from the region's start on
+    /// The bytes of this file, once; Writes go from the region's start on
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) input: Option<PathBuf>,
     /// Bytes of a message
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = some::<Size>("such as 64KiB"), help_heading = SOURCE)]
     pub(crate) message: Size,
-    /// Send the number of each message as its immediate data; the peer then knows how long a message is even if its last datagram is lost
-    #[arg(long, help_heading = SOURCE)]
-    pub(crate) imm: bool,
     /// Rate of datagram payload, like 1Gbps, or `max`; a pattern without --messages needs one
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = PACE)]
     pub(crate) rate: Option<Rate>,
     /// Stop after this many messages
-    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 writes one message"), help_heading = PACE)]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("1 is one message"), help_heading = PACE)]
     pub(crate) messages: Option<u64>,
     /// Stop after this long
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 10s"), help_heading = PACE)]
     pub(crate) duration: Option<Span>,
+    /// Time for the peer to answer: to accept the connection, and to confirm its end
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some::<Span>("such as 5s"), help_heading = PACE)]
+    pub(crate) deadline: Span,
     /// Inject faults into the segments that are sent (UDP), like loss=0.01,seed=7
     #[arg(long, value_name = "FAULTS", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
@@ -149,7 +179,7 @@ pub(crate) struct RdmaReadArgs {
     /// Reads at a time, at most 256, of at most 256 MiB together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = from_to::<usize>(1, MAX_OUTSTANDING as u64, "8, or more for short messages"), help_heading = PACE)]
     pub(crate) outstanding: usize,
-    /// Time for each Read; what is missing is asked for again until then (UDP)
+    /// Time for each Read, and to connect (at most 5 s); what is missing is asked for again until then (UDP)
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
     pub(crate) deadline: Span,
     /// File to write to, or - for standard output; zeros stand for what did not arrive (default: nothing is kept)

@@ -2,15 +2,15 @@
 
 use super::output::open_output;
 use super::receiving::print_json;
-use crate::args::{RdmaArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat, RdmaWriteArgs};
+use crate::args::{RdmaArgs, RdmaMessageArgs, RdmaReadArgs, RdmaServeArgs, RdmaWhat};
 use crate::outcome::{INTERRUPTED, Interrupt, Outcome};
 use crate::print::{self, Progress, counted};
 use anyhow::{Context, Result, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::open_regular;
 use skyhaul::rdma::{
-    ClientRead, DatagramReport, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer,
-    RdmaWriteOptions, RdmaWriteReport, ServeOptions, WriteSource, read, write,
+    ClientRead, DatagramReport, MessageKind, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer,
+    RdmaWriteOptions, RdmaWriteReport, ServeOptions, TakeSends, WriteSource, read, write,
 };
 use skyhaul::stop::StopFlag;
 use std::fmt::Write as _;
@@ -25,7 +25,11 @@ const MAX_LISTED: usize = 10;
 pub(crate) fn run(args: &RdmaArgs) -> Result<Outcome> {
     match &args.what {
         RdmaWhat::Serve(args) => serve(args),
-        RdmaWhat::Write(args) => writing(args),
+        RdmaWhat::Write(args) => writing(&args.what, MessageKind::Write { immediate: args.imm }),
+        RdmaWhat::Send(args) => {
+            let (is_solicited, invalidates) = (args.solicited, args.invalidate);
+            writing(&args.what, MessageKind::Send { is_solicited, invalidates })
+        }
         RdmaWhat::Read(args) => reading(args),
     }
 }
@@ -37,6 +41,8 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
         regions: args.region.clone(),
         duration: args.duration.map(|duration| duration.duration()),
         connections: args.connections,
+        sends: (args.messages.is_some() || args.verify)
+            .then(|| TakeSends { longest: args.longest.bytes(), to: args.messages.clone() }),
         verify: args.verify,
         faults: args.faults,
         datagram_bytes: args.path.packet,
@@ -63,8 +69,11 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
     } else {
         tell_text!("{}", served(&report));
     }
+    if let Some(error) = &report.write_error {
+        say!("{} not written, the first because: {error}", counted(report.not_written, "message"));
+    }
     let differs = report.verify.as_ref().is_some_and(|verify| verify.different_bytes > 0);
-    Ok(if differs { Outcome::Failed } else { Outcome::Done })
+    Ok(if differs || report.not_written > 0 { Outcome::Failed } else { Outcome::Done })
 }
 
 fn served(report: &RdmaServeReport) -> String {
@@ -82,15 +91,29 @@ fn served(report: &RdmaServeReport) -> String {
         "  messages: {} complete, {} incomplete, {} lost; {} datagrams did not arrive",
         report.complete, report.incomplete, report.lost, report.datagrams_lost
     );
+    if report.received + report.received_incomplete > 0 {
+        let _ = writeln!(
+            out,
+            "  Sends: {} complete, {} incomplete, {}",
+            report.received,
+            report.received_incomplete,
+            print::bytes(report.received_bytes)
+        );
+    }
+    if !report.invalidated.is_empty() {
+        let _ = writeln!(out, "  ended by a Send: {}", report.invalidated.join(", "));
+    }
     for loss in report.losses.iter().take(MAX_LISTED) {
         let (first, last) = (loss.messages.0, loss.messages.1 - 1);
         let name =
             if first == last { format!("message {first}") } else { format!("messages {first} to {last}") };
         let what = match &loss.missing[..] {
             _ if loss.whole => "lost whole".to_owned(),
-            [] if loss.immediate || report.profile == STREAM => "lacks its end".to_owned(),
+            [] if loss.immediate || loss.is_send || report.profile == STREAM => "lacks its end".to_owned(),
             [] => "without its immediate data".to_owned(),
-            _ if !loss.in_region => "all its bytes lost, but not its immediate data".to_owned(),
+            _ if !loss.in_region && !loss.is_send => {
+                "all its bytes lost, but not its immediate data".to_owned()
+            }
             ranges => {
                 let listed: Vec<String> = ranges.iter().take(4).map(|(a, b)| format!("{a}..{b}")).collect();
                 let more = if ranges.len() > listed.len() { " …" } else { "" };
@@ -100,7 +123,7 @@ fn served(report: &RdmaServeReport) -> String {
         let _ = writeln!(out, "    connection {}, {name}: {what}", loss.connection);
     }
     let told: u64 = report.losses.iter().take(MAX_LISTED).map(|loss| loss.messages.1 - loss.messages.0).sum();
-    let more = report.incomplete + report.lost - told;
+    let more = report.incomplete + report.received_incomplete + report.lost - told;
     if more > 0 {
         let _ = writeln!(out, "    and {more} more: see --json");
     }
@@ -151,11 +174,11 @@ fn datagrams(out: &mut String, profile: &str, datagrams: &DatagramReport) {
     }
 }
 
-fn writing(args: &RdmaWriteArgs) -> Result<Outcome> {
+fn writing(args: &RdmaMessageArgs, kind: MessageKind) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     ensure!(
         args.rate.is_some() || args.messages.is_some() || args.input.is_some(),
-        "writing a pattern without a limit to {} needs a rate{}",
+        "a pattern without a limit to {} needs a rate{}",
         args.to,
         Hint("add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with --messages N")
     );
@@ -167,10 +190,11 @@ fn writing(args: &RdmaWriteArgs) -> Result<Outcome> {
         to: args.to.clone(),
         source,
         message_bytes: args.message.bytes(),
-        immediate: args.imm,
+        kind,
         rate: args.rate.unwrap_or_default().bits_per_second(),
         messages: args.messages,
         duration: args.duration.map(|duration| duration.duration()),
+        deadline: args.deadline.duration(),
         faults: args.faults,
         datagram_bytes: args.path.packet,
         crc: args.path.crc(),
@@ -204,7 +228,8 @@ fn written(report: &RdmaWriteReport) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "wrote {} in {:.1} s ({}), CPU {:.3} s/GB: {} to {}",
+        "{} {} in {:.1} s ({}), CPU {:.3} s/GB: {} to {}",
+        if report.operation == "send" { "sent" } else { "wrote" },
         print::bytes(report.bytes),
         report.seconds,
         print::rate(report.bits_per_second),
@@ -222,13 +247,13 @@ fn written(report: &RdmaWriteReport) -> String {
     }
     match report.closed_by.as_str() {
         "here" => {}
-        "peer" => out.push_str("  the peer closed the connection before all was written\n"),
+        "peer" => out.push_str("  the peer closed the connection before all was handed out\n"),
         by => {
             let _ = writeln!(out, "  the connection ended by {by}: what arrived at the end is not known");
         }
     }
     if report.profile != STREAM {
-        out.push_str("  what did not arrive is in the report of the peer: Writes are not acknowledged\n");
+        out.push_str("  what did not arrive is in the report of the peer: messages are not acknowledged\n");
     } else if report.closed_by == "here" {
         out.push_str("  the peer has read the stream to its end\n");
     }

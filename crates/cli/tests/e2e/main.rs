@@ -46,6 +46,8 @@ mod probe;
 mod quality;
 mod rdma;
 mod rdma_bench;
+mod rdma_send;
+mod rdma_silent;
 mod readers;
 mod recorded;
 mod regular;

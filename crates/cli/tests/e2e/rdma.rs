@@ -180,7 +180,7 @@ fn served((tier, mib): (&str, u32), host: &str, packet: u32, line: &str) -> (Val
 
 /// A job that says where it listens.
 #[track_caller]
-fn listening(mut job: Job) -> (Job, String) {
+pub(crate) fn listening(mut job: Job) -> (Job, String) {
     let address = wait_for("the server to listen", || {
         let said = job.stderr();
         let found = said.lines().find_map(|line| Some(line.split_once(" at ")?.1.to_owned()));

@@ -49,6 +49,8 @@ pub(super) struct Connection {
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     pub(super) receives: VecDeque<MemorySlice>,
+    /// A buffer was posted once.
+    pub(super) takes_sends: bool,
     pub(super) reads: BTreeMap<u64, PendingRead>,
     /// Requests of Reads that were made, and the newest of them whose answer has come to its end.
     requested: u64,
@@ -102,6 +104,7 @@ impl Connection {
             inbound: Inbound::new(config),
             outbound: Outbound::default(),
             receives: VecDeque::new(),
+            takes_sends: false,
             reads: BTreeMap::new(),
             requested: 0,
             answered: 0,

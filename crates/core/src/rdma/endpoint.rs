@@ -316,6 +316,7 @@ impl RdmaEndpoint {
             return Err(RdmaRefusal::QueueFull);
         }
         connection.receives.push_back(buffer);
+        connection.takes_sends = true;
         Ok(())
     }
 

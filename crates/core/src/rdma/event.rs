@@ -148,11 +148,15 @@ pub enum RdmaEvent {
     Received {
         /// The connection.
         connection: u32,
+        /// Its number among the messages of the peer, where they are numbered (UC).
+        message: Option<u64>,
         /// The buffer.
         buffer: MemorySlice,
         /// Length of the message, if its end arrived.
         size: Option<u64>,
-        /// The ranges that did not arrive; if `size` is unknown, up to the furthest byte that did.
+        /// The ranges that arrived.
+        valid: Vec<Range<u64>>,
+        /// The ranges that did not; if `size` is unknown, up to the furthest byte that did.
         missing: Vec<Range<u64>>,
         /// The region that the message invalidated.
         invalidated: Option<u32>,

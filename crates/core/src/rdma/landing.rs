@@ -295,8 +295,10 @@ pub(super) fn end_message(retired: &Retired<Landing>, shared: &mut Shared<'_>) {
             };
             shared.events.push_back(RdmaEvent::Received {
                 connection,
+                message: numbered(retired.key),
                 buffer,
                 size: retired.size,
+                valid: between(&retired.missing, retired.size.unwrap_or(retired.range.end)),
                 missing: retired.missing.clone(),
                 invalidated: invalidated.then_some(invalidate),
                 is_solicited: opcode.is_solicited(),
@@ -305,6 +307,18 @@ pub(super) fn end_message(retired: &Retired<Landing>, shared: &mut Shared<'_>) {
         Landing::Answer | Landing::Short(_) => {}
     }
     shared.ended[usize::from(!is_whole)] += 1;
+}
+
+/// What of the bytes up to `end` is in none of these ascending ranges.
+fn between(gaps: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
+    let (mut between, mut next) = (Vec::new(), 0);
+    for gap in gaps.iter().chain([&(end..end)]) {
+        if next < gap.start.min(end) {
+            between.push(next..gap.start.min(end));
+        }
+        next = gap.end;
+    }
+    between
 }
 
 fn written(
@@ -321,24 +335,18 @@ fn written(
         Some(size) if is_bound => size - IMMEDIATE_BYTES,
         _ => retired.range.end,
     };
+    let valid = between(&retired.missing, end).into_iter();
+    let valid = valid.map(|range| base + range.start..base + range.end).collect();
     let mut missing: Vec<Range<u64>> = Vec::new();
-    let (mut valid, mut next) = (Vec::new(), 0);
     for range in &retired.missing {
         let range = range.start.min(end)..range.end.min(end);
         if range.is_empty() {
             continue;
         }
-        if next < range.start {
-            valid.push(base + next..base + range.start);
-        }
-        next = range.end;
         // Nothing is known of what lies before the first byte of a record.
         if !is_record || range.start > 0 {
             missing.push(base + range.start..base + range.end);
         }
-    }
-    if next < end {
-        valid.push(base + next..base + end);
     }
     RdmaEvent::Written {
         connection,

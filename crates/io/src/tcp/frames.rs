@@ -267,11 +267,25 @@ impl TcpFrames {
     /// Have the kernel report room for a connection that waits for it.
     fn watch(&mut self, mark: u64) {
         let Some(Connection { own, .. }) = self.port.connections.get_mut(&mark) else { return };
-        let (reads, waits) = (!own.has_peer_finished, !own.waiting.is_empty());
+        let (reads, waits) = (own.is_read(), !own.waiting.is_empty());
         if std::mem::replace(&mut own.is_watched, waits) != waits {
             // It only fails for a connection that has ended, which is reported as such.
             let _ = self.port.watch_for(mark, reads, waits);
         }
+    }
+
+    /// Read nothing more of a connection for now, so that TCP slows its peer; or read it again. Meanwhile it does not end either.
+    pub fn pause(&mut self, mark: u64, is_paused: bool) {
+        let Some(Connection { own, .. }) = self.port.connections.get_mut(&mark) else { return };
+        if std::mem::replace(&mut own.is_paused, is_paused) == is_paused {
+            return;
+        }
+        // The time of a frame that has begun runs while it is read.
+        let is_due = !is_paused && !own.begun.is_empty();
+        own.due = is_due.then(|| Instant::now() + self.options.patience);
+        let (reads, writes) = (own.is_read(), own.is_watched);
+        // It only fails for a connection that has ended, which is reported as such.
+        let _ = self.port.watch_for(mark, reads, writes);
     }
 
     /// Nothing more is written to a connection: its half is ended when what waits is written. It is still read.
@@ -285,6 +299,7 @@ impl TcpFrames {
     /// Close a connection when what waits is written and the peer has ended its half, or after a second. What arrives is dropped, and
     /// its [`FrameEvent::Ended`] says nothing of it.
     pub fn leave(&mut self, mark: u64) {
+        self.pause(mark, false);
         self.finish(mark);
         if let Some(connection) = self.port.connections.get_mut(&mark) {
             let own = &mut connection.own;
@@ -308,7 +323,10 @@ impl TcpFrames {
             match mark {
                 Some(mark) => {
                     self.flush_one(mark);
-                    frames += self.read(mark, each)?;
+                    let connection = self.port.connections.get(&mark);
+                    if connection.is_none_or(|connection| !connection.own.is_paused) {
+                        frames += self.read(mark, each)?;
+                    }
                 }
                 None => self.accept(each)?,
             }

@@ -92,9 +92,10 @@ impl FromStr for RegionSpec {
             match right {
                 "read" => allowed.read = true,
                 "write" => allowed.write = true,
+                "invalidate" => allowed.invalidate = true,
                 other => {
                     return Err(format!(
-                        "'{}' is no right: write read, write or read,write",
+                        "'{}' is no right: write read, write and invalidate, with commas between",
                         other.escape_debug()
                     ));
                 }
@@ -106,7 +107,7 @@ impl FromStr for RegionSpec {
 
 /// Rights as they are written.
 pub(super) fn rights_text(rights: RegionRights) -> String {
-    let all = [(rights.read, "read"), (rights.write, "write")];
+    let all = [(rights.read, "read"), (rights.write, "write"), (rights.invalidate, "invalidate")];
     let said: Vec<&str> = all.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
     said.join(",")
 }
@@ -142,6 +143,8 @@ mod tests {
         let region = "vis:64MiB:read,write".parse::<RegionSpec>().unwrap();
         assert_eq!((region.name.as_str(), region.bytes), ("vis", 64 << 20));
         assert_eq!(rights_text(region.rights), "read,write");
+        let region = "vis:1KiB:invalidate,read".parse::<RegionSpec>().unwrap();
+        assert_eq!(rights_text(region.rights), "read,invalidate");
         for wrong in [
             "vis",
             "vis:64MiB",

@@ -7,11 +7,12 @@
 //! Operations run in the caller's thread. Between them a thread answers the peer, which would otherwise take this end for gone.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions};
+use super::connecting::{RemoteRegion, close, connect};
+use super::driver::{Attempt, Driver, DriverOptions, HANDSHAKE};
 use super::memory::{Memory, SourceBytes};
 use super::read::{ClientRead, ReadJob, checked, sink};
 use super::report::{RdmaClientReport, RdmaReadReport};
-use super::write::{BytesPlan, Plan, RemoteRegion, Run, close, connect, fits, may_write};
+use super::write::{BytesPlan, MessageKind, Plan, Run, fits, may_write};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use skyhaul_core::rdma::{ClosedBy, RdmaEvent, RegionRights};
@@ -124,13 +125,14 @@ impl RdmaClient {
     /// The peer does not answer (`TimedOut`), has no such region (`ConnectionRefused`), `stop` was set (`Interrupted`), or a system call
     /// failed.
     pub fn connect(options: RdmaClientOptions, stop: &StopFlag) -> io::Result<RdmaClient> {
+        let attempt = Attempt::new(stop, HANDSHAKE);
         let driving = DriverOptions {
             arriving: options.arriving,
             leaving: options.leaving,
-            ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, stop)?
+            ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, &attempt)?
         };
         let mut driver = Driver::open(&driving)?;
-        let region = connect(&mut driver, &options.to, stop)?;
+        let region = connect(&mut driver, &options.to, &attempt)?;
         let report = RdmaClientReport {
             version: VERSION,
             to: options.to.to_string(),
@@ -287,7 +289,7 @@ impl Connected {
             bytes: Some(BytesPlan { memory, length, offset: how.offset }),
             messages: length.div_ceil(how.message_bytes),
             before,
-            immediate: how.immediate,
+            kind: MessageKind::Write { immediate: how.immediate },
             duration: None,
         };
         let mut run = Run::new(how.rate, self.driver.now());
@@ -340,14 +342,14 @@ impl Connected {
     /// After an error the connection is closed. The error is the first.
     fn or_end<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|_| {
-            let by = close(&mut self.driver, self.region.connection);
+            let by = close(&mut self.driver, self.region.connection, HANDSHAKE);
             self.ended = Some(by.unwrap_or(ClosedBy::Here));
         })
     }
 
     fn close(&mut self) -> io::Result<()> {
         if !std::mem::replace(&mut self.is_closed, true) && self.ended.is_none() {
-            self.ended = Some(close(&mut self.driver, self.region.connection)?);
+            self.ended = Some(close(&mut self.driver, self.region.connection, HANDSHAKE)?);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! ```
 
 mod alarm;
+mod attempt;
 mod gather;
 mod ledger;
 mod link;
@@ -18,6 +19,7 @@ use super::kernel::{Hands, Kernel};
 use super::memory::Memory;
 use crate::auth::{Cookies, random};
 use alarm::{Alarm, TURN_LIMIT};
+pub(super) use attempt::{Attempt, HANDSHAKE};
 use link::{Link, Opened};
 pub use options::MAX_OUTSTANDING;
 use options::{CONTROLS, SEGMENTS};

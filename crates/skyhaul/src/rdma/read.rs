@@ -3,10 +3,11 @@
 mod handover;
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions, MAX_OUTSTANDING, profile};
+use super::connecting::{RemoteRegion, close, connect, or_close};
+use super::driver::{Attempt, Driver, DriverOptions, HANDSHAKE, MAX_OUTSTANDING, profile};
 use super::memory::Memory;
 use super::report::{RdmaReadReport, pairs, total};
-use super::write::{RemoteRegion, close, connect, or_close, refused};
+use super::write::refused;
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use handover::Handover;
@@ -31,6 +32,8 @@ const MAX_BYTES: u64 = 256 << 20;
 const AHEAD_BYTES: u64 = 32 << 20;
 /// Requests of a Read until its deadline, if all are needed.
 const REQUESTS: u64 = 8;
+/// Time to confirm the end for a peer of which something is missing: the call is to end at most 50 ms after its deadline.
+const CLOSING: Duration = Duration::from_millis(25);
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
 const TURN_BYTES: u64 = 64 << 10;
@@ -39,7 +42,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// How a range is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRead {
-    /// Each Read ends by then, complete or not.
+    /// Each Read ends by then, complete or not. [`read()`] also connects within this time, and within 5 s.
     pub deadline: Duration,
     /// Bytes of a Read, 1 to [`MAX_READ_BYTES`]; the last may be shorter.
     pub message_bytes: u64,
@@ -123,7 +126,7 @@ struct Piece {
 /// arrived.
 ///
 /// # Errors
-/// The region cannot be reached or read, the range does not lie in it, `take` or the socket fails, or the sums of the report are wrong.
+/// The region cannot be reached within the deadline, or read, the range does not lie in it, `take` or the socket fails, or the sums of the report are wrong.
 pub fn read(
     options: &RdmaReadOptions,
     stop: &StopFlag,
@@ -131,21 +134,27 @@ pub fn read(
     progress: &mut dyn FnMut(&ReadProgress),
 ) -> io::Result<RdmaReadReport> {
     options.how.check()?;
+    let patience = options.how.deadline.min(HANDSHAKE);
+    let attempt = Attempt::new(stop, patience);
     let mut driver = Driver::open(&DriverOptions {
         arriving: options.faults,
-        ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc, stop)?
+        ..DriverOptions::of_client(&options.from, options.datagram_bytes, options.crc, &attempt)?
     })?;
-    let region = connect(&mut driver, &options.from, stop)?;
+    let region = connect(&mut driver, &options.from, &attempt)?;
     let range = checked(&options.from, options.range.clone(), &region);
-    let range = or_close(range, &mut driver, region.connection)?;
-    let memory = or_close(sink(&range, &options.how), &mut driver, region.connection)?;
+    let range = or_close(range, &mut driver, region.connection, patience)?;
+    let memory = or_close(sink(&range, &options.how), &mut driver, region.connection, patience)?;
     let memory = driver.add(Memory::Remote(memory));
     let job = ReadJob { region, memory, range, how: options.how };
     let done = job.run(&mut driver, stop, take, progress);
-    let (mut report, ended) = or_close(done, &mut driver, region.connection)?;
+    let (mut report, ended) = or_close(done, &mut driver, region.connection, patience)?;
     let closed_by = match ended {
         Some(by) => by,
-        None => close(&mut driver, region.connection)?,
+        // The time of a peer that left something out is over.
+        None if report.missing_bytes > 0 && !report.interrupted => {
+            close(&mut driver, region.connection, patience.min(CLOSING))?
+        }
+        None => close(&mut driver, region.connection, patience)?,
     };
     report.version = VERSION;
     report.from = options.from.to_string();

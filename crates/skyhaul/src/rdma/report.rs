@@ -91,7 +91,7 @@ skyhaul_core::named! {
 }
 
 /// A message that did not arrive whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossReport {
     /// The connection, by the order of acceptance from 1.
     pub connection: u64,
@@ -107,6 +107,9 @@ pub struct LossReport {
     pub in_region: bool,
     /// Its immediate data arrived.
     pub immediate: bool,
+    /// It is a Send: its ranges count from its start.
+    #[serde(default)]
+    pub is_send: bool,
 }
 
 /// A region.
@@ -131,7 +134,16 @@ pub struct ConnectionReport {
     pub complete: u64,
     /// Writes of which a part arrived.
     pub incomplete: u64,
-    /// Messages lost whole: Writes, or requests to read.
+    /// Sends that ended complete.
+    #[serde(default)]
+    pub received: u64,
+    /// Sends of which a part arrived.
+    #[serde(default)]
+    pub received_incomplete: u64,
+    /// Bytes of Sends that arrived.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Messages lost whole: Writes, Sends, or requests to read.
     pub lost: u64,
     /// Bytes of Writes that arrived.
     pub written_bytes: u64,
@@ -200,10 +212,31 @@ pub struct RdmaServeReport {
     pub complete: u64,
     /// Writes of which a part arrived.
     pub incomplete: u64,
-    /// Messages lost whole: Writes, or requests to read.
+    /// Messages lost whole: Writes, Sends, or requests to read.
     pub lost: u64,
     /// Bytes of Writes that arrived.
     pub written_bytes: u64,
+    /// Sends that ended complete.
+    #[serde(default)]
+    pub received: u64,
+    /// Sends of which a part arrived.
+    #[serde(default)]
+    pub received_incomplete: u64,
+    /// Bytes of Sends that arrived.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Sends, complete or not, that asked for the program to be woken.
+    #[serde(default)]
+    pub solicited: u64,
+    /// Regions that a peer ended by a Send.
+    #[serde(default)]
+    pub invalidated: Vec<String>,
+    /// Sends that could not be written where they were to be kept.
+    #[serde(default)]
+    pub not_written: u64,
+    /// Why, of the first.
+    #[serde(default)]
+    pub write_error: Option<String>,
     /// Immediate data that arrived.
     pub immediates: u64,
     /// Datagrams of peers that did not arrive.
@@ -216,11 +249,14 @@ pub struct RdmaServeReport {
     pub verify: Option<VerifyReport>,
 }
 
-/// What was written.
+/// What was written, or sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RdmaWriteReport {
     /// [`VERSION`](crate::report::VERSION).
     pub version: u32,
+    /// `write` or `send`.
+    #[serde(default)]
+    pub operation: String,
     /// The region.
     pub to: String,
     /// What carries the segments: `uc` over UDP, or `tcp`.
@@ -232,7 +268,7 @@ pub struct RdmaWriteReport {
     pub region_bytes: u64,
     /// Payload and headers of a datagram, at most.
     pub datagram_bytes: u16,
-    /// Writes handed out whole. They are numbered from 1.
+    /// Writes or Sends handed out whole. They are numbered from 1.
     pub messages: u64,
     /// Bytes of the payload of these.
     pub bytes: u64,

@@ -2,15 +2,19 @@
 
 mod admit;
 mod events;
+mod receives;
+mod sends;
 
 use super::address::{RdmaAddress, RegionSpec, rights_text};
-use super::driver::{Driver, DriverOptions, profile};
+use super::driver::{Attempt, Driver, DriverOptions, HANDSHAKE, profile};
 use super::kernel::Target;
 use super::message::ServedMessage;
 use super::report::{ConnectionReport, PlacementTier, RdmaServeReport, RegionReport, VerifyReport};
 use super::verify::Writers;
 use crate::report::VERSION;
 use crate::stop::StopFlag;
+use receives::Receives;
+pub use receives::TakeSends;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::rdma::{MemorySlice, RdmaConfig, RegionRights};
@@ -33,6 +37,8 @@ const TURN: Duration = Duration::from_millis(20);
 const LONG_TURN: Duration = Duration::from_secs(1);
 /// Datagrams of a peer that are told apart: many may have been placed before an older one that went up is read.
 const DATAGRAMS: usize = 1 << 20;
+/// Buffers of a connection that are posted at a time, and operations, at most.
+const QUEUE: usize = 4096;
 /// Bytes handed out in a turn, before the socket is read again.
 const TURN_BYTES: u64 = 512 << 10;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,6 +56,8 @@ pub struct ServeOptions {
     pub duration: Option<Duration>,
     /// End when so many connections were accepted and have ended.
     pub connections: Option<u64>,
+    /// Take Sends; `None`: they are refused.
+    pub sends: Option<TakeSends>,
     /// Compare memory with the pattern of each message ([`WriteSource::Pattern`](super::WriteSource::Pattern)).
     pub verify: bool,
     /// On what arrives.
@@ -86,6 +94,7 @@ impl ServeOptions {
             regions,
             duration: None,
             connections: None,
+            sends: None,
             verify: false,
             faults: None,
             datagram_bytes: None,
@@ -103,6 +112,8 @@ struct Region {
     /// Where it begins in the memory of the kernel's programs.
     start: Option<u64>,
     writers: Option<Writers>,
+    /// A peer has ended it.
+    is_invalid: bool,
 }
 
 impl Region {
@@ -110,7 +121,13 @@ impl Region {
     fn target(&self) -> Option<Target> {
         let RegionSpec { bytes: length, rights, .. } = self.spec;
         let (stag, memory) = (self.stag, self.memory);
-        self.start.filter(|_| rights.write).map(|start| Target { stag, memory, start, length })
+        // A program would not know that the region has ended.
+        self.start.filter(|_| rights.write && !rights.invalidate).map(|start| Target {
+            stag,
+            memory,
+            start,
+            length,
+        })
     }
 }
 
@@ -140,6 +157,7 @@ pub struct RdmaServer {
     /// What became of each message since the list was last taken.
     messages: Option<VecDeque<ServedMessage>>,
     wake: Arc<Wake>,
+    receives: Option<Receives>,
 }
 
 impl std::fmt::Debug for RdmaServer {
@@ -152,28 +170,10 @@ impl RdmaServer {
     /// Binds, and makes the memory of the regions.
     ///
     /// # Errors
-    /// No region is given, two have one name, there is too little memory, or a system call failed.
+    /// No region is given, two have one name, messages cannot be kept, there is too little memory, or a system call failed.
     pub fn open(options: ServeOptions) -> io::Result<RdmaServer> {
-        let wants_kernel = check(&options)?;
-        let config = RdmaConfig {
-            profile: profile(&options.listen.endpoint),
-            datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
-            max_message_bytes: u64::from(u32::MAX),
-            crc: options.crc,
-            datagrams: DATAGRAMS,
-            ..RdmaConfig::default()
-        };
-        let mut driver = Driver::open(&DriverOptions {
-            listen: Some(options.listen.endpoint.clone()),
-            peer: None,
-            config,
-            stop: StopFlag::default(),
-            arriving: options.faults,
-            leaving: None,
-            // Answers to Reads must not wait for more to arrive.
-            gather: Duration::ZERO,
-            place: wants_kernel.then(|| options.regions.iter().map(|spec| spec.bytes).collect()),
-        })?;
+        let driving = driving(&options)?;
+        let mut driver = Driver::open(&driving)?;
         if options.tier == PlacementTier::Bpf {
             driver.must_place()?;
         }
@@ -191,17 +191,18 @@ impl RdmaServer {
                 .with(|endpoint, context| endpoint.register(slice, RegionRights::default(), context))
                 .map_err(|why| io::Error::other(format!("register {}: {}", spec.name, why.name())))?;
             let writers = options.verify.then(Writers::default);
-            regions.push(Region { spec: spec.clone(), stag, memory, start, writers });
+            regions.push(Region { spec: spec.clone(), stag, memory, start, writers, is_invalid: false });
         }
         if options.verify {
             driver.list_places();
         }
+        let receives = options.sends.as_ref().map(|sends| Receives::open(sends, &wake)).transpose()?;
         let (tier, mode) = driver.describe();
         let report = RdmaServeReport {
             version: VERSION,
             listen: RdmaAddress { endpoint: options.listen.endpoint.at(driver.local()), region: None }
                 .to_string(),
-            profile: config.profile.name().to_owned(),
+            profile: driving.config.profile.name().to_owned(),
             tier,
             mode,
             regions: regions.iter().map(|region| region_report(&region.spec)).collect(),
@@ -223,6 +224,7 @@ impl RdmaServer {
             report,
             messages,
             wake,
+            receives,
         })
     }
 
@@ -322,6 +324,7 @@ impl RdmaServer {
             }
         }
         self.close()?;
+        self.end_receives();
         self.report.seconds = began.elapsed().as_secs_f64();
         self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
         let now = thread::own_usage();
@@ -355,6 +358,7 @@ impl RdmaServer {
         while let Some(event) = self.driver.endpoint.poll_event() {
             self.take(event)?;
         }
+        self.take_back();
         self.admit()?;
         self.driver.send(TURN_BYTES);
         Ok(())
@@ -394,23 +398,52 @@ impl RdmaServer {
             self.driver.placing()
         };
         let counts = self.driver.endpoint.counts();
-        report.read_requests = counts.complete.saturating_sub(report.complete + self.immediates_alone);
+        report.read_requests = {
+            let others = report.complete + report.received + self.immediates_alone;
+            counts.complete.saturating_sub(others)
+        };
+        let incomplete = report.incomplete + report.received_incomplete;
         let listed: u64 = report.losses.iter().map(|loss| loss.messages.1 - loss.messages.0).sum();
         let sums = [
             (
                 "complete messages",
                 counts.complete,
-                report.complete + report.read_requests + self.immediates_alone,
+                report.complete + report.received + report.read_requests + self.immediates_alone,
             ),
-            ("incomplete messages", counts.incomplete, report.incomplete),
+            ("incomplete messages", counts.incomplete, incomplete),
             ("lost messages", counts.lost, report.lost),
-            ("losses", report.incomplete + report.lost, listed + report.losses_not_listed),
+            ("losses", incomplete + report.lost, listed + report.losses_not_listed),
         ];
         if let Some((what, one, other)) = sums.into_iter().find(|(_, one, other)| one != other) {
             return Err(io::Error::other(format!("the counts of {what} differ: {one} and {other}")));
         }
         Ok(report)
     }
+}
+
+/// How to open its driver, if the options make sense.
+fn driving(options: &ServeOptions) -> io::Result<DriverOptions> {
+    let wants_kernel = check(options)?;
+    let config = RdmaConfig {
+        profile: profile(&options.listen.endpoint),
+        datagram_bytes: options.datagram_bytes.unwrap_or(MAX_DATAGRAM_BYTES),
+        max_message_bytes: u64::from(u32::MAX),
+        crc: options.crc,
+        datagrams: DATAGRAMS,
+        queue: QUEUE,
+        ..RdmaConfig::default()
+    };
+    Ok(DriverOptions {
+        listen: Some(options.listen.endpoint.clone()),
+        peer: None,
+        config,
+        attempt: Attempt::new(&StopFlag::default(), HANDSHAKE),
+        arriving: options.faults,
+        leaving: None,
+        // Answers to Reads must not wait for more to arrive.
+        gather: Duration::ZERO,
+        place: wants_kernel.then(|| options.regions.iter().map(|spec| spec.bytes).collect()),
+    })
 }
 
 fn region_report(spec: &RegionSpec) -> RegionReport {

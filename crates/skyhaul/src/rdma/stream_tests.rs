@@ -36,10 +36,11 @@ fn to(address: &RdmaAddress) -> RdmaWriteOptions {
         to: address.clone(),
         source: WriteSource::Pattern,
         message_bytes: MESSAGE,
-        immediate: true,
+        kind: MessageKind::Write { immediate: true },
         rate: 0,
         messages: Some(100),
         duration: None,
+        deadline: Duration::from_secs(20),
         faults: None,
         datagram_bytes: None,
         crc: None,
@@ -99,7 +100,7 @@ fn two_at_once_write_and_one_reads_back() {
     let writing = RdmaWriteOptions {
         source: WriteSource::Bytes(bytes.clone()),
         messages: None,
-        immediate: false,
+        kind: MessageKind::Write { immediate: false },
         ..to(&address)
     };
     let both =

@@ -127,6 +127,25 @@ impl Writers {
     }
 }
 
+/// Compares what arrived of a Send, in its buffer, with the pattern of its message. `connection` is its number in the report.
+pub(super) fn compare_send(
+    memory: &RemoteMemory,
+    buffer: u64,
+    valid: &[Range<u64>],
+    (message, connection): (u64, u64),
+    report: &mut VerifyReport,
+) {
+    let mut scratch = Vec::new();
+    for range in valid {
+        for from in (range.start..range.end).step_by(STEP as usize) {
+            scratch.resize((range.end.min(from + STEP) - from) as usize, 0);
+            memory.copy(buffer + from, &mut scratch);
+            report.compared_bytes += scratch.len() as u64;
+            compare(report, &scratch, (connection, message, from));
+        }
+    }
+}
+
 fn differs(report: &mut VerifyReport, at: (u64, u64, u64), bytes: u64) {
     report.different_bytes += bytes;
     if report.first.len() < MAX_LISTED {

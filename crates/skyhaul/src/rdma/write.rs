@@ -1,7 +1,8 @@
 //! Writes patterns or bytes to a region of a peer.
 
 use super::address::RdmaAddress;
-use super::driver::{Driver, DriverOptions};
+use super::connecting::{RemoteRegion, close, connect, drain, failed, or_close};
+use super::driver::{Attempt, Driver, DriverOptions};
 use super::memory::{Memory, SourceBytes, pattern_of};
 use super::report::RdmaWriteReport;
 use crate::report::VERSION;
@@ -9,7 +10,7 @@ use crate::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaEvent, RegionRights, RemoteAddress, RemoteWrite};
+use skyhaul_core::rdma::{ClosedBy, MemorySlice, RdmaEvent, RemoteAddress, RemoteWrite};
 use skyhaul_core::wire::rdma::RdmaRefusal;
 use skyhaul_io::fault::Faults;
 use skyhaul_io::host::thread;
@@ -17,10 +18,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time to connect, and for the peer to confirm the end.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Bytes of operations that are posted ahead of the socket.
 const AHEAD: u64 = 1 << 20;
+/// The same in messages: the queue of a connection has room for twice as many, as immediate data may be messages of their own.
+const AHEAD_MESSAGES: u64 = 512;
 /// Bytes handed out before the socket is read.
 const TURN_BYTES: u64 = 256 << 10;
 /// Longest sleep between datagrams.
@@ -30,14 +31,41 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteSource {
-    /// Each message has a pattern of its own: [`pattern`](skyhaul_core::pattern) of its number, by the offset in the region. Messages follow
-    /// each other through the region, again and again.
+    /// Each message has a pattern of its own: [`pattern`](skyhaul_core::pattern) of its number, by the offset in the region, or in the Send.
+    /// Writes follow each other through the region, again and again.
     Pattern,
-    /// These bytes, once, from the region's start on.
+    /// These bytes, once; Writes, from the region's start on.
     Bytes(Vec<u8>),
 }
 
-/// How to write.
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageKind {
+    /// A Write to the region.
+    Write {
+        /// It has immediate data: its number.
+        immediate: bool,
+    },
+    /// A Send, for which the peer has a buffer.
+    Send {
+        /// It wakes the peer's program.
+        is_solicited: bool,
+        /// The last one ends the region, for all its peers.
+        invalidates: bool,
+    },
+}
+
+impl MessageKind {
+    /// The name of the operation in reports.
+    fn name(self) -> &'static str {
+        match self {
+            MessageKind::Write { .. } => "write",
+            MessageKind::Send { .. } => "send",
+        }
+    }
+}
+
+/// How to write, or send.
 #[derive(Clone, Debug)]
 pub struct RdmaWriteOptions {
     /// The region.
@@ -46,14 +74,16 @@ pub struct RdmaWriteOptions {
     pub source: WriteSource,
     /// Bytes of a message; the last of [`WriteSource::Bytes`] may be shorter.
     pub message_bytes: u64,
-    /// Each message has immediate data: its number.
-    pub immediate: bool,
+    /// Whether they are Writes or Sends.
+    pub kind: MessageKind,
     /// Bits of datagrams per second; 0 is as fast as possible.
     pub rate: u64,
     /// Stop after so many messages.
     pub messages: Option<u64>,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// Time for the peer to answer: from the beginning until it accepts, and from the end of writing until it confirms that.
+    pub deadline: Duration,
     /// On segments.
     pub faults: Option<Faults>,
     /// Longest datagram. `None`: as the path carries, at most 8972 bytes.
@@ -75,151 +105,6 @@ pub struct WriteProgress {
     pub bits_per_second: f64,
 }
 
-/// A region of a peer, as its accept describes it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteRegion {
-    pub(super) connection: u32,
-    pub(super) stag: u32,
-    pub(super) bytes: u64,
-    pub(super) rights: RegionRights,
-    /// The longest datagram or frame on the way there.
-    pub(super) datagram_bytes: u16,
-}
-
-fn failed(kind: io::ErrorKind, text: String) -> io::Error {
-    io::Error::new(kind, text)
-}
-
-/// Connects, and learns of the region.
-///
-/// # Errors
-/// The peer does not answer, or has no such region.
-pub(super) fn connect(driver: &mut Driver, to: &RdmaAddress, stop: &StopFlag) -> io::Result<RemoteRegion> {
-    let Some(region) = &to.region else {
-        let text = format!("{to} names no region{}", Hint("add it to the address, like /vis"));
-        return Err(failed(io::ErrorKind::InvalidInput, text));
-    };
-    to.endpoint.check_destination()?;
-    let deadline = Nanos(driver.now().0 + Nanos::from(HANDSHAKE).0);
-    let peer = to.endpoint.address;
-    let asked = driver.with(|endpoint, context| endpoint.connect(peer, region.as_bytes(), deadline, context));
-    let connection = asked.map_err(|why| io::Error::other(format!("connect {to}: {}", why.name())))?;
-    driver.use_stream(connection);
-    loop {
-        driver.send(TURN_BYTES);
-        driver.receive(Duration::from_millis(20))?;
-        if stop.is_set() {
-            return Err(failed(io::ErrorKind::Interrupted, format!("interrupted while connecting {to}")));
-        }
-        while let Some(event) = driver.endpoint.poll_event() {
-            match event {
-                RdmaEvent::Connected { private, .. } => {
-                    driver.send(TURN_BYTES);
-                    let path = driver.endpoint.path_of(connection).map_or(0, |(bytes, _)| bytes);
-                    return described(connection, &private, path).ok_or_else(|| {
-                        let text = format!("connect {to}: the peer's answer does not describe a region");
-                        failed(io::ErrorKind::InvalidData, text)
-                    });
-                }
-                RdmaEvent::Closed { by: ClosedBy::Rejected, .. } => {
-                    let text = format!(
-                        "{to}: rejected{}",
-                        Hint(
-                            "the peer has no region of this name, or takes no more connections: see its --region and --connections"
-                        )
-                    );
-                    return Err(failed(io::ErrorKind::ConnectionRefused, text));
-                }
-                RdmaEvent::Closed { by: ClosedBy::Silence, .. } => {
-                    let text = format!(
-                        "{to}: no answer within {} s{}",
-                        HANDSHAKE.as_secs(),
-                        Hint(if driver.is_stream() {
-                            "something listens there that is not `skyhaul rdma serve`, or is busy"
-                        } else {
-                            "start `skyhaul rdma serve` there, and check firewalls for UDP"
-                        })
-                    );
-                    return Err(failed(io::ErrorKind::TimedOut, text));
-                }
-                RdmaEvent::Closed { by, .. } => {
-                    let text = format!(
-                        "{to}: the connection ended before it was accepted: {}{}",
-                        by.name(),
-                        Hint("check that `skyhaul rdma serve` listens there, and not another program")
-                    );
-                    return Err(failed(io::ErrorKind::ConnectionReset, text));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// STag, length and rights, from the private data of an accept.
-fn described(connection: u32, private: &[u8], datagram_bytes: u16) -> Option<RemoteRegion> {
-    let (stag, rest) = private.split_first_chunk::<4>()?;
-    let (bytes, rest) = rest.split_first_chunk::<8>()?;
-    let [rights] = rest else { return None };
-    let rights = RegionRights { read: rights & 1 != 0, write: rights & 2 != 0, invalidate: false };
-    Some(RemoteRegion {
-        connection,
-        stag: u32::from_be_bytes(*stag),
-        bytes: u64::from_be_bytes(*bytes),
-        rights,
-        datagram_bytes,
-    })
-}
-
-/// Wait until the peer's host has confirmed all that was written to its stream (TCP), or the connection has ended, or nothing was
-/// confirmed for as long as a handshake may take. Returns why it ended, if it did.
-pub(super) fn drain(driver: &mut Driver, connection: u32) -> io::Result<Option<ClosedBy>> {
-    let mut last = (driver.confirming(connection), Instant::now());
-    while let Some(confirmed) = driver.confirming(connection) {
-        if last.0 != Some(confirmed) {
-            last = (Some(confirmed), Instant::now());
-        }
-        if last.1.elapsed() >= HANDSHAKE {
-            break;
-        }
-        driver.send(TURN_BYTES);
-        driver.receive(SLEEP)?;
-        while let Some(event) = driver.endpoint.poll_event() {
-            if let RdmaEvent::Closed { by, .. } = event {
-                return Ok(Some(by));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Close, and wait for the peer's word. Returns why the connection ended.
-pub(super) fn close(driver: &mut Driver, connection: u32) -> io::Result<ClosedBy> {
-    let deadline = Nanos(driver.now().0 + Nanos::from(HANDSHAKE).0);
-    // Unless the peer has closed it in the meantime: then its end is the next event.
-    let _ = driver.endpoint.close(connection, deadline);
-    loop {
-        while let Some(event) = driver.endpoint.poll_event() {
-            if let RdmaEvent::Closed { by, .. } = event {
-                driver.send(TURN_BYTES);
-                return Ok(by);
-            }
-        }
-        if driver.endpoint.connections() == 0 {
-            return Ok(ClosedBy::Silence);
-        }
-        driver.send(TURN_BYTES);
-        driver.receive(Duration::from_millis(20))?;
-    }
-}
-
-/// After an error the connection is closed, so that the peer does not wait for one who has gone. The error is the first.
-pub(super) fn or_close<T>(result: io::Result<T>, driver: &mut Driver, connection: u32) -> io::Result<T> {
-    result.inspect_err(|_| {
-        let _ = close(driver, connection);
-    })
-}
-
 /// Bytes that are written once, one message after the other.
 pub(super) struct BytesPlan {
     /// The number of their memory.
@@ -238,7 +123,7 @@ pub(super) struct Plan {
     pub(super) messages: u64,
     /// Messages of the connection before the first.
     pub(super) before: u64,
-    pub(super) immediate: bool,
+    pub(super) kind: MessageKind,
     pub(super) duration: Option<Duration>,
 }
 
@@ -252,11 +137,12 @@ impl Plan {
             bytes,
             messages,
             before: 0,
-            immediate: options.immediate,
+            kind: options.kind,
             duration: options.duration,
         };
+        let is_write = matches!(options.kind, MessageKind::Write { .. });
         match &options.source {
-            WriteSource::Pattern if message_bytes > region_bytes => {
+            WriteSource::Pattern if is_write && message_bytes > region_bytes => {
                 let text = format!(
                     "a message of {message_bytes} bytes does not fit the region of {region_bytes}{}",
                     Hint("use a smaller --message")
@@ -265,7 +151,9 @@ impl Plan {
             }
             WriteSource::Pattern => Ok(plan(None, limit)),
             WriteSource::Bytes(bytes) => {
-                fits(bytes.len() as u64, 0, region_bytes)?;
+                if is_write {
+                    fits(bytes.len() as u64, 0, region_bytes)?;
+                }
                 let source: SourceBytes = Arc::new(bytes.clone());
                 let (memory, length) = (driver.add(Memory::Bytes(source)), bytes.len() as u64);
                 let messages = length.div_ceil(message_bytes).min(limit);
@@ -274,9 +162,12 @@ impl Plan {
         }
     }
 
-    /// Message number `n`, from 1: its bytes, and its offset in the region.
+    /// Message number `n`, from 1: its bytes, and its offset in the region if it is a Write.
     fn message(&self, n: u64) -> (MemorySlice, u64) {
         match &self.bytes {
+            None if matches!(self.kind, MessageKind::Send { .. }) => {
+                (pattern_of(n, 0, self.message_bytes), 0)
+            }
             None => {
                 let at = (n - 1) % (self.region_bytes / self.message_bytes) * self.message_bytes;
                 (pattern_of(n, at, self.message_bytes), at)
@@ -314,6 +205,19 @@ pub(super) fn fits(bytes: u64, offset: u64, region_bytes: u64) -> io::Result<()>
     Err(failed(io::ErrorKind::InvalidInput, text))
 }
 
+/// An error unless the region may be used so.
+fn may_be_used(options: &RdmaWriteOptions, region: &RemoteRegion) -> io::Result<()> {
+    match options.kind {
+        MessageKind::Write { .. } => may_write(&options.to, region),
+        MessageKind::Send { invalidates: true, .. } if !region.rights.invalidate => {
+            let text =
+                format!("{} may not be invalidated{}", options.to, Hint("serve it with :invalidate, too"));
+            Err(failed(io::ErrorKind::PermissionDenied, text))
+        }
+        MessageKind::Send { .. } => Ok(()),
+    }
+}
+
 /// An error unless the region may be written.
 pub(super) fn may_write(to: &RdmaAddress, region: &RemoteRegion) -> io::Result<()> {
     if region.rights.write {
@@ -323,10 +227,10 @@ pub(super) fn may_write(to: &RdmaAddress, region: &RemoteRegion) -> io::Result<(
     Err(failed(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Writes until all is sent, or `stop`, or the time that was asked for: then the message under way is finished, and the connection closed.
+/// Writes, or sends, until all is sent, or `stop`, or the time that was asked for: then the message under way is finished, and the connection closed.
 ///
 /// # Errors
-/// The region cannot be reached or written, `options` make no sense, the socket fails, or the sums of the report are wrong.
+/// The region cannot be reached or used so, `options` make no sense, the socket fails, or the sums of the report are wrong.
 pub fn write(
     options: &RdmaWriteOptions,
     stop: &StopFlag,
@@ -335,35 +239,43 @@ pub fn write(
     if options.message_bytes == 0 {
         return Err(failed(io::ErrorKind::InvalidInput, "a message needs at least one byte".to_owned()));
     }
+    let has_end = options.messages.is_some() || matches!(options.source, WriteSource::Bytes(_));
+    if matches!(options.kind, MessageKind::Send { invalidates: true, .. }) && !has_end {
+        let hint = Hint("limit them with --messages N");
+        let text = format!("--invalidate: without a number of messages none is the last{hint}");
+        return Err(failed(io::ErrorKind::InvalidInput, text));
+    }
+    let (patience, attempt) = (options.deadline, Attempt::new(stop, options.deadline));
     let driving = DriverOptions {
         leaving: options.faults,
-        ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, stop)?
+        ..DriverOptions::of_client(&options.to, options.datagram_bytes, options.crc, &attempt)?
     };
     let mut driver = Driver::open(&driving)?;
-    let region = connect(&mut driver, &options.to, stop)?;
-    or_close(may_write(&options.to, &region), &mut driver, region.connection)?;
+    let region = connect(&mut driver, &options.to, &attempt)?;
+    or_close(may_be_used(options, &region), &mut driver, region.connection, patience)?;
     let plan = Plan::of(options, &region, &mut driver);
-    let plan = or_close(plan, &mut driver, region.connection)?;
+    let plan = or_close(plan, &mut driver, region.connection, patience)?;
     let cpu = thread::cpu_time();
     let slept = thread::own_usage().voluntary_switches;
     let mut run = Run::new(options.rate, driver.now());
     let ended = run.write(&mut driver, &region, &plan, stop, progress);
-    let mut ended = or_close(ended, &mut driver, region.connection)?;
+    let mut ended = or_close(ended, &mut driver, region.connection, patience)?;
     driver.flush();
     if ended.is_none() {
         // What is in the buffers of this host has not been written yet.
-        ended = drain(&mut driver, region.connection)?;
+        ended = drain(&mut driver, region.connection, patience)?;
     }
     let (seconds, cpu_seconds) =
         (run.began.elapsed().as_secs_f64(), (thread::cpu_time() - cpu).as_secs_f64());
     let voluntary_switches = thread::own_usage().voluntary_switches - slept;
     let closed_by = match ended {
         Some(by) => by,
-        None => close(&mut driver, region.connection)?,
+        None => close(&mut driver, region.connection, patience)?,
     };
     let (_, mode) = driver.describe();
     Ok(RdmaWriteReport {
         version: VERSION,
+        operation: options.kind.name().to_owned(),
         to: options.to.to_string(),
         profile: driving.config.profile.name().to_owned(),
         mode,
@@ -411,7 +323,11 @@ impl Run {
         let mut read = Instant::now();
         loop {
             let is_over = plan.duration.is_some_and(|most| self.began.elapsed() >= most) || stop.is_set();
-            while !is_over && self.posted < plan.messages && self.posted_bytes - self.bytes < AHEAD {
+            while !is_over
+                && self.posted < plan.messages
+                && self.posted_bytes - self.bytes < AHEAD
+                && self.posted - self.done < AHEAD_MESSAGES
+            {
                 self.post(driver, region, plan)?;
             }
             if self.done == self.posted && (is_over || self.posted == plan.messages) {
@@ -460,11 +376,20 @@ impl Run {
     fn post(&mut self, driver: &mut Driver, region: &RemoteRegion, plan: &Plan) -> io::Result<()> {
         let (source, offset) = plan.message(self.posted + 1);
         let number = plan.before + self.posted + 1;
-        let to = RemoteAddress { stag: region.stag, offset };
-        let immediate = plan.immediate.then_some(number);
-        let write = RemoteWrite { source, to, immediate, is_solicited: immediate.is_some() };
-        let posted = driver.endpoint.write(region.connection, write);
-        posted.map_err(|why| refused(&format!("write message {number}"), why))?;
+        let (connection, to) = (region.connection, RemoteAddress { stag: region.stag, offset });
+        let posted = match plan.kind {
+            MessageKind::Write { immediate } => {
+                let immediate = immediate.then_some(number);
+                let write = RemoteWrite { source, to, immediate, is_solicited: immediate.is_some() };
+                driver.endpoint.write(connection, write)
+            }
+            MessageKind::Send { is_solicited, invalidates } => {
+                let is_last = self.posted + 1 == plan.messages;
+                let invalidate = (invalidates && is_last).then_some(region.stag);
+                driver.endpoint.send(connection, source, invalidate, is_solicited)
+            }
+        };
+        posted.map_err(|why| refused(&format!("{} message {number}", plan.kind.name()), why))?;
         self.posted += 1;
         self.posted_bytes += source.length;
         Ok(())

@@ -212,6 +212,13 @@ impl RdmaEndpoint {
         }
     }
 
+    /// Whether all buffers of a connection that has had some are in use. In a stream a Send without a buffer is an error that ends the
+    /// connection (RFC 5041, 7.1), so a caller that will post others keeps back further frames until then.
+    #[must_use]
+    pub fn lacks_buffers(&self, id: u32) -> bool {
+        self.connections.get(&id).is_some_and(|one| one.takes_sends && one.receives.is_empty())
+    }
+
     /// Whether one more Read of a connection may be posted. In a stream, Reads that have ended count until their answers are over.
     #[must_use]
     pub fn may_read(&self, id: u32) -> bool {

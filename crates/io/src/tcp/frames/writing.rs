@@ -46,6 +46,8 @@ pub(super) struct Own {
     pub(super) is_watched: bool,
     /// What arrives is dropped.
     pub(super) is_deaf: bool,
+    /// What arrives is left to the kernel for now.
+    pub(super) is_paused: bool,
     pub(super) is_finishing: bool,
     pub(super) has_finished: bool,
     /// The peer has ended its half: nothing more comes.
@@ -67,12 +69,18 @@ impl Own {
             waiting: VecDeque::new(),
             is_watched: false,
             is_deaf: false,
+            is_paused: false,
             is_finishing: false,
             has_finished: false,
             has_peer_finished: false,
             cut: None,
             closes: None,
         }
+    }
+
+    /// Whether the kernel is asked for what arrives.
+    pub(super) fn is_read(&self) -> bool {
+        !self.has_peer_finished && !self.is_paused
     }
 
     /// Whether something may still be written to a peer that has ended its half.

@@ -3,8 +3,8 @@
 use super::options::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
 use skyhaul::rdma::{
-    ClientRead, MAX_READ_BYTES, PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions, RdmaServeReport,
-    RdmaServer, RdmaWriteOptions, ServeOptions, WriteSource, write,
+    ClientRead, MAX_READ_BYTES, MessageKind, PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions,
+    RdmaServeReport, RdmaServer, RdmaWriteOptions, ServeOptions, WriteSource, write,
 };
 use skyhaul::stop::StopFlag;
 use skyhaul_io::address::Transport;
@@ -13,7 +13,7 @@ use skyhaul_io::host::thread::{self, Usage};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The socket buffer of every receiver of datagrams.
 const BUFFER: &str = "?rcvbuf=64MiB";
@@ -133,10 +133,11 @@ pub(super) fn writes(
             to: region(at, transport)?,
             source: WriteSource::Pattern,
             message_bytes,
-            immediate: false,
+            kind: MessageKind::Write { immediate: false },
             rate: options.rate,
             messages: None,
             duration: Some(options.time),
+            deadline: Duration::from_secs(5),
             faults,
             datagram_bytes: Some(DATAGRAM_BYTES),
             crc: None,

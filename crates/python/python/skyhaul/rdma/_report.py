@@ -77,7 +77,13 @@ class ConnectionReport(TypedDict):
     incomplete: int
     """Writes that arrived in part."""
     lost: int
-    """Messages lost whole: Writes, or requests to read."""
+    """Messages lost whole: Writes, Sends, or requests to read."""
+    received: int
+    """Sends that ended complete: none, as a server in Python has no buffers for them."""
+    received_incomplete: int
+    """Sends that arrived in part: none."""
+    received_bytes: int
+    """Bytes of Sends that arrived: none."""
     written_bytes: int
     """Bytes of Writes that arrived."""
     datagrams_lost: int
@@ -101,6 +107,8 @@ class LossReport(TypedDict):
     """Whether these are of the region; otherwise they count from the start of the message."""
     immediate: bool
     """Its immediate data arrived."""
+    is_send: bool
+    """It is a Send."""
 
 
 class ServerReport(TypedDict):
@@ -145,7 +153,21 @@ class ServerReport(TypedDict):
     incomplete: int
     """Writes that arrived in part."""
     lost: int
-    """Messages lost whole: Writes, or requests to read."""
+    """Messages lost whole: Writes, Sends, or requests to read."""
+    received: int
+    """Sends that ended complete: none, as a server in Python has no buffers for them."""
+    received_incomplete: int
+    """Sends that arrived in part: none."""
+    received_bytes: int
+    """Bytes of Sends that arrived: none."""
+    solicited: int
+    """Sends that asked for the program to be woken: none."""
+    invalidated: list[str]
+    """Regions that a peer ended by a Send: none."""
+    not_written: int
+    """Sends that could not be written to a file: none."""
+    write_error: str | None
+    """Why, of the first: None."""
     written_bytes: int
     """Bytes of Writes that arrived."""
     immediates: int

@@ -47,9 +47,10 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rdma::connecting::{close, connect};
+    use crate::rdma::driver::{Attempt, HANDSHAKE};
     use crate::rdma::driver::{Driver, DriverOptions};
     use crate::rdma::memory::Memory;
-    use crate::rdma::write::{close, connect};
     use crate::rdma::{RdmaAddress, RdmaServer, ServeOptions};
     use crate::stop::StopFlag;
     use skyhaul_core::rdma::{MemorySlice, RdmaEvent, RemoteAddress, RemoteRead};
@@ -79,10 +80,10 @@ mod tests {
         server.place("a", 0, &[7; 4096]);
         let to: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
         let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
-        let stop = StopFlag::default();
-        let mut driver = Driver::open(&DriverOptions::of_client(&to, None, None, &stop).unwrap()).unwrap();
+        let attempt = Attempt::new(&StopFlag::default(), HANDSHAKE);
+        let mut driver = Driver::open(&DriverOptions::of_client(&to, None, None, &attempt).unwrap()).unwrap();
         driver.turn_limit = limit;
-        let region = connect(&mut driver, &to, &stop).unwrap();
+        let region = connect(&mut driver, &to, &attempt).unwrap();
         let memory = driver.add(Memory::Remote(Arc::new(RemoteMemory::new(4096).unwrap())));
         let deadline = driver.now().plus(Nanos(1_000_000));
         let read = RemoteRead {
@@ -104,7 +105,7 @@ mod tests {
         });
         let mut bytes = [0; 4096];
         driver.memory(memory).unwrap().copy(0, &mut bytes);
-        close(&mut driver, region.connection).unwrap();
+        close(&mut driver, region.connection, HANDSHAKE).unwrap();
         run.join().unwrap();
         (missing.expect("the Read has ended"), bytes)
     }

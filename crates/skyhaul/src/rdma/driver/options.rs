@@ -1,8 +1,8 @@
 //! How to open a driver.
 
+use super::attempt::Attempt;
 use crate::rdma::address::RdmaAddress;
 use crate::rdma::kernel::MAX_DATAGRAM_BYTES;
-use crate::stop::StopFlag;
 use skyhaul_core::rdma::RdmaConfig;
 use skyhaul_core::wire::rdma::RdmaProfile;
 use skyhaul_io::address::{Endpoint, Transport};
@@ -25,8 +25,8 @@ pub(in crate::rdma) struct DriverOptions {
     pub(in crate::rdma) listen: Option<Endpoint>,
     pub(in crate::rdma) peer: Option<Endpoint>,
     pub(in crate::rdma) config: RdmaConfig,
-    /// Ends an attempt to connect.
-    pub(in crate::rdma) stop: StopFlag,
+    /// To connect to the peer.
+    pub(in crate::rdma) attempt: Attempt,
     /// On what arrives.
     pub(in crate::rdma) arriving: Option<Faults>,
     /// On segments that leave.
@@ -46,7 +46,7 @@ impl DriverOptions {
         to: &RdmaAddress,
         datagram: Option<u16>,
         crc: Option<bool>,
-        stop: &StopFlag,
+        attempt: &Attempt,
     ) -> io::Result<DriverOptions> {
         let config = RdmaConfig {
             profile: profile(&to.endpoint),
@@ -58,8 +58,8 @@ impl DriverOptions {
         };
         let (peer, gather) = (Some(to.endpoint.clone()), Duration::ZERO);
         let (arriving, leaving, place) = (None, None, None);
-        let stop = stop.clone();
-        Ok(DriverOptions { listen: None, peer, config, stop, arriving, leaving, gather, place })
+        let attempt = attempt.clone();
+        Ok(DriverOptions { listen: None, peer, config, attempt, arriving, leaving, gather, place })
     }
 }
 

@@ -10,13 +10,13 @@ use skyhaul_core::wire::rdma::mpa::{self, CRC_BYTES, LENGTH_BYTES, MAX_SEGMENT_B
 use skyhaul_io::gathered::Gathered;
 use skyhaul_io::tcp::Frame;
 use skyhaul_io::tcp::frames::{FrameEvent, FrameOptions, FrameTally, TcpFrames};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Time to connect, and for a frame to become whole.
+/// Time for a frame to become whole.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A host that is silent is probed after this time, and given up after twice as long.
 const SILENT: Duration = Duration::from_secs(5);
@@ -33,7 +33,11 @@ pub(super) struct Streams {
     ids: BTreeMap<u64, u32>,
     marks: BTreeMap<u32, u64>,
     peers: BTreeMap<u64, SocketAddr>,
+    /// Frames of streams that wait for a buffer, in order: at most what one reading of a stream brought.
+    kept: Kept,
 }
+
+type Kept = BTreeMap<u64, VecDeque<Vec<u8>>>;
 
 fn rule(is_first: bool, head: &[u8]) -> Frame {
     match mpa::frame_length(is_first, head) {
@@ -49,16 +53,20 @@ impl Streams {
             longest_frame: LONGEST_FRAME,
             connections: options.config.connections,
             guests: GUESTS,
-            patience: PATIENCE,
+            // The first frame of a peer that this end has connected to is its answer.
+            patience: PATIENCE.max(options.attempt.patience),
             keepalive: SILENT,
         };
         let frames = match (&options.listen, &options.peer) {
             (Some(listen), _) => TcpFrames::listen(listen, rule, &how)?,
-            (None, Some(peer)) => TcpFrames::connect(peer, rule, &how, PATIENCE, &|| options.stop.is_set())?,
+            (None, Some(peer)) => {
+                let attempt = &options.attempt;
+                TcpFrames::connect(peer, rule, &how, attempt.left(), &|| attempt.stop.is_set())?
+            }
             (None, None) => return Err(io::ErrorKind::InvalidInput.into()),
         };
-        let (ids, marks, peers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(Streams { frames, ids, marks, peers })
+        let (ids, marks, peers, kept) = Default::default();
+        Ok(Streams { frames, ids, marks, peers, kept })
     }
 
     pub(super) fn local(&self) -> SocketAddr {
@@ -115,8 +123,11 @@ impl Streams {
         began: Instant,
         (hands, alarm): (&mut Hands<'_, '_>, &mut Alarm),
     ) -> io::Result<usize> {
-        let mut turn =
-            Turn { ids: &mut self.ids, peers: &mut self.peers, fresh: Vec::new(), over: Vec::new() };
+        let Streams { ids, peers, kept, .. } = self;
+        let mut turn = Turn { ids, peers, kept, fresh: Vec::new(), over: Vec::new() };
+        let (taken, free) = turn.take_kept(hands);
+        free.into_iter().for_each(|mark| self.frames.pause(mark, false));
+        let wait = if taken > 0 { Duration::ZERO } else { wait };
         let polled = self.frames.poll(wait, &mut |mark, event| {
             alarm.pass(Nanos::from(began.elapsed()), hands);
             turn.take(mark, event, hands)
@@ -131,11 +142,12 @@ impl Streams {
         for id in over {
             self.marks.remove(&id);
         }
+        self.kept.keys().for_each(|mark| self.frames.pause(*mark, true));
         for (mark, id) in self.ids.clone() {
             self.tend_one(mark, id, hands.endpoint);
             hands.endpoint.hold(id, !self.frames.is_clear(mark));
         }
-        Ok(polled)
+        Ok(taken + polled)
     }
 
     fn tend_one(&mut self, mark: u64, id: u32, endpoint: &RdmaEndpoint) {
@@ -151,6 +163,7 @@ impl Streams {
 struct Turn<'a> {
     ids: &'a mut BTreeMap<u64, u32>,
     peers: &'a mut BTreeMap<u64, SocketAddr>,
+    kept: &'a mut Kept,
     /// Streams that had their first frame, and their connections; none if it was no request.
     fresh: Vec<(u64, Option<u32>)>,
     /// Connections whose stream has ended.
@@ -158,6 +171,29 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
+    /// Takes frames that were kept back, as far as there are buffers. Returns their number, and the streams of which none is left.
+    fn take_kept(&mut self, hands: &mut Hands<'_, '_>) -> (usize, Vec<u64>) {
+        let (mut taken, mut free) = (0, Vec::new());
+        for (mark, mut frames) in std::mem::take(self.kept) {
+            let id = self.ids.get(&mark).copied();
+            while id.is_some_and(|id| !hands.endpoint.lacks_buffers(id))
+                && let Some(frame) = frames.pop_front()
+            {
+                taken += 1;
+                if !self.frame(mark, &frame, hands) {
+                    // The connection has ended.
+                    frames.clear();
+                }
+            }
+            if id.is_none() || frames.is_empty() {
+                free.push(mark);
+            } else {
+                self.kept.insert(mark, frames);
+            }
+        }
+        (taken, free)
+    }
+
     /// Returns whether more of the stream is to be read.
     fn take(&mut self, mark: u64, event: FrameEvent<'_>, hands: &mut Hands<'_, '_>) -> bool {
         match event {
@@ -199,6 +235,10 @@ impl Turn<'_> {
             // Its connection has ended: what is still on its way is for nobody.
             return false;
         }
+        if endpoint.lacks_buffers(id) || self.kept.contains_key(&mark) {
+            self.kept.entry(mark).or_default().push_back(frame.to_vec());
+            return true;
+        }
         **arrived += 1;
         if let Some(place) = endpoint.handle_frame(id, frame, context) {
             // Peers are given places in memory of this kind only.
@@ -227,6 +267,7 @@ impl Turn<'_> {
             hands.endpoint.end_stream(id, by, hands.context.now);
             self.over.push(id);
         }
+        self.kept.remove(&mark);
         self.ids.remove(&mark);
         self.peers.remove(&mark);
     }

@@ -2,7 +2,7 @@
 
 use super::super::address::RegionSpec;
 use super::super::report::ConnectionReport;
-use super::{Applicant, RdmaServer};
+use super::{Applicant, RdmaServer, Region};
 use skyhaul_core::wire::rdma::RdmaRefusal;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,8 @@ const LOADING: Duration = Duration::from_secs(3);
 impl RdmaServer {
     pub(super) fn requested(&mut self, connection: u32, peer: SocketAddr, private: &[u8]) -> io::Result<()> {
         self.report.requested += 1;
-        let named = self.regions.iter().position(|region| region.spec.name.as_bytes() == private);
+        let is_it = |region: &Region| region.spec.name.as_bytes() == private && !region.is_invalid;
+        let named = self.regions.iter().position(is_it);
         let taken = self.accepted + self.applicants.len() as u64;
         let is_enough = self.options.connections.is_some_and(|most| taken >= most);
         let (Some(region), false) = (named, is_enough) else {
@@ -29,6 +30,11 @@ impl RdmaServer {
     pub(super) fn admit(&mut self) -> io::Result<()> {
         for applicant in std::mem::take(&mut self.applicants) {
             let target = self.regions[applicant.region].target();
+            if self.regions[applicant.region].is_invalid {
+                self.report.rejected += 1;
+                answered(self.driver.endpoint.reject(applicant.connection))?;
+                continue;
+            }
             let is_loading = self.driver.is_loading(applicant.connection, target);
             if is_loading && applicant.since.elapsed() < LOADING {
                 self.applicants.push(applicant);
@@ -45,7 +51,7 @@ impl RdmaServer {
         let (rights, name) = (*rights, name.clone());
         let mut answer = stag.to_be_bytes().to_vec();
         answer.extend(bytes.to_be_bytes());
-        answer.push(u8::from(rights.read) | u8::from(rights.write) << 1);
+        answer.push(u8::from(rights.read) | u8::from(rights.write) << 1 | u8::from(rights.invalidate) << 2);
         answered(self.driver.with(|endpoint, context| {
             endpoint.grant(stag, connection, rights)?;
             endpoint.accept(connection, &answer, context)
@@ -56,6 +62,7 @@ impl RdmaServer {
         self.numbers.insert(connection, self.accepted);
         let report = ConnectionReport { peer: peer.to_string(), region: name, ..ConnectionReport::default() };
         self.open.insert(connection, report);
+        self.post_buffers(connection)?;
         Ok(())
     }
 }

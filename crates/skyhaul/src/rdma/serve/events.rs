@@ -64,6 +64,7 @@ impl RdmaServer {
                         missing: pairs(&missing),
                         in_region: stag != 0,
                         immediate: immediate.is_some(),
+                        is_send: false,
                     });
                 }
             }
@@ -80,8 +81,8 @@ impl RdmaServer {
                     report.lost += messages.end - messages.start;
                 }
                 let messages = (messages.start, messages.end);
-                let (whole, missing, in_region, immediate) = (true, Vec::new(), true, false);
-                self.lose(LossReport { connection: number, messages, whole, missing, in_region, immediate });
+                let (connection, whole, in_region) = (number, true, true);
+                self.lose(LossReport { connection, messages, whole, in_region, ..LossReport::default() });
             }
             RdmaEvent::Immediate { connection, value, .. } => self.immediate(connection, value),
             RdmaEvent::Closed { connection, by, datagrams_lost } => {
@@ -90,11 +91,9 @@ impl RdmaServer {
                 self.applicants.retain(|applicant| applicant.connection != connection);
                 self.closed(connection, by.name(), datagrams_lost);
             }
-            // Buffers for Sends are never posted, and this end reads and writes nothing.
-            RdmaEvent::Connected { .. }
-            | RdmaEvent::Received { .. }
-            | RdmaEvent::ReadDone { .. }
-            | RdmaEvent::Sent { .. } => {}
+            event @ RdmaEvent::Received { .. } => self.received(event),
+            // This end reads, writes and sends nothing.
+            RdmaEvent::Connected { .. } | RdmaEvent::ReadDone { .. } | RdmaEvent::Sent { .. } => {}
         }
         Ok(())
     }
@@ -113,7 +112,17 @@ impl RdmaServer {
         });
     }
 
+    /// A peer has ended a region: nobody can use it or ask for it any more.
+    pub(super) fn invalidate(&mut self, stag: Option<u32>) {
+        let ended = self.regions.iter_mut().filter(|region| Some(region.stag) == stag);
+        for region in ended {
+            region.is_invalid = true;
+            self.report.invalidated.push(region.spec.name.clone());
+        }
+    }
+
     fn closed(&mut self, connection: u32, by: &str, datagrams_lost: u64) {
+        self.free_buffers(connection);
         self.numbers.remove(&connection);
         if let Some(mut report) = self.open.remove(&connection) {
             self.ended += 1;
@@ -151,7 +160,7 @@ impl RdmaServer {
         }
     }
 
-    fn lose(&mut self, loss: LossReport) {
+    pub(super) fn lose(&mut self, loss: LossReport) {
         if self.report.losses.len() < MAX_LOSSES {
             self.report.losses.push(loss);
         } else {
