@@ -93,8 +93,11 @@ impl From<Irregular> for IrregularSummary {
 
 /// The kind of events about times that jump, or return.
 pub(crate) const TIME_JUMP: &str = "time_jump";
-/// In the text of the one about times that return, if no frame of these was accepted.
-pub(crate) const REPEATED: &str = "repeat earlier times";
+/// The kind of events about times that returned before the end of a stream that is placed by them: no frame of these was accepted,
+/// so only the recorder saw them.
+pub(crate) const TIMES_REPEATED: &str = "times_repeated";
+/// In the text of such events when they were of kind [`TIME_JUMP`]: see [`kind_of_recorded`].
+const REPEATED_WORDS: &str = " repeat earlier times: ";
 /// The kind of events about threads that vanish.
 pub(crate) const THREAD_LOST: &str = "thread_lost";
 /// The kind of events about times that stand still.
@@ -105,11 +108,12 @@ pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
 /// Kinds of events that make a stream irregular, as [`IrregularSummary::is_fault`] counts them.
-pub(crate) const FAULT_EVENTS: [&str; 6] =
-    [TIME_JUMP, STOPPED, "frames_missing", THREAD_LOST, "frame_rate", "station"];
+pub(crate) const FAULT_EVENTS: [&str; 7] =
+    [TIME_JUMP, TIMES_REPEATED, STOPPED, "frames_missing", THREAD_LOST, "frame_rate", "station"];
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
-pub const STREAM_EVENTS: [&str; 13] = [
+pub const STREAM_EVENTS: [&str; 14] = [
     TIME_JUMP,
+    TIMES_REPEATED,
     STOPPED,
     "frames_missing",
     THREAD_LOST,
@@ -123,6 +127,12 @@ pub const STREAM_EVENTS: [&str; 13] = [
     QUALITY,
     QUALITY_OVER,
 ];
+
+/// The kind of an event in an index. Recorders wrote those that are now [`TIMES_REPEATED`] as [`TIME_JUMP`], and only their words
+/// told them from jumps between frames that were recorded.
+pub(crate) fn kind_of_recorded(kind: String, text: &str) -> String {
+    if kind == TIME_JUMP && text.contains(REPEATED_WORDS) { TIMES_REPEATED.to_owned() } else { kind }
+}
 
 /// A frame's second in UTC and its number.
 pub(crate) fn moment(time: FrameTime) -> String {

@@ -128,7 +128,7 @@ fn what_only_the_recorder_saw_is_irregular_for_check_too() {
     let vanished: Vec<Vec<u8>> =
         vanished.filter(|(n, _)| n % 2 == 0 || *n < 500).map(|(_, packet)| packet).collect();
     for (packets, count, kind) in
-        [(loops, "time_jumps", "time_jump"), (vanished, "threads_lost", "thread_lost")]
+        [(loops, "time_jumps", "times_repeated"), (vanished, "threads_lost", "thread_lost")]
     {
         let site = Site::new(1);
         let (report, done) = recorded(&site, "", packets.into_iter());

@@ -12,7 +12,7 @@
 //! times are compared with the kernel's time of the packets, which is kept for each open object ([`Arrivals`]).
 
 use super::info::{StreamInfo, Watched};
-use crate::irregular::{CLOCK_OFFSET, REPEATED, TIME_JUMP, offset_words, told};
+use crate::irregular::{CLOCK_OFFSET, TIMES_REPEATED, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -218,8 +218,8 @@ impl Watch {
     /// The stream ended with many packets that are placed by their times, and whose times had been there before.
     pub(super) fn times_returned(&mut self, info: &StreamInfo, packets: u32) {
         self.has_returned = true;
-        let text = format!("the last {packets} packets {REPEATED}: none of them was accepted");
-        self.tell(info, TIME_JUMP, &text);
+        let text = format!("the last {packets} packets repeat earlier times: none of them was accepted");
+        self.tell(info, TIMES_REPEATED, &text);
     }
 
     /// Runs of frames, the last of them at the end of the part, and where they are not as expected, all frames since the last
@@ -279,7 +279,7 @@ impl Watch {
 
     fn tell(&mut self, info: &StreamInfo, kind: &str, text: &str) {
         if self.events.len() < MOST_EVENTS {
-            self.events.push_back(Event::now(kind, None, format!("{}: {text}", info.sender)));
+            self.events.push_back(Event::of_sender(kind, info.sender.to_string(), text));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Only data, with the names of the report's JSON: `--json` prints them, and the last record of each index contains them.
 //! The sums that must hold are in [`RecordingReport::imbalance`].
 
+use crate::irregular::kind_of_recorded;
 use crate::ledger::FrameLedger;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
@@ -281,6 +282,7 @@ impl From<Buckets> for Latency {
 
 /// An event that an operator should know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "RecordedEvent")]
 pub struct Event {
     /// When (RFC 3339).
     pub at: String,
@@ -289,13 +291,48 @@ pub struct Event {
     /// The disk, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<PathBuf>,
+    /// The sender, if it is about one stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
     /// The event in words.
     pub text: String,
 }
 
+/// An event as an index has it, of this version or an earlier one.
+#[derive(Deserialize)]
+struct RecordedEvent {
+    at: String,
+    kind: String,
+    #[serde(default)]
+    disk: Option<PathBuf>,
+    #[serde(default)]
+    sender: Option<String>,
+    text: String,
+}
+
+impl From<RecordedEvent> for Event {
+    fn from(recorded: RecordedEvent) -> Event {
+        let RecordedEvent { at, kind, disk, sender, text } = recorded;
+        Event { at, kind: kind_of_recorded(kind, &text), disk, sender, text }
+    }
+}
+
 impl Event {
     pub(crate) fn now(kind: &str, disk: Option<PathBuf>, text: String) -> Event {
-        Event { at: jiff::Timestamp::now().to_string(), kind: kind.to_owned(), disk, text }
+        Event { at: jiff::Timestamp::now().to_string(), kind: kind.to_owned(), disk, sender: None, text }
+    }
+
+    /// An event of the stream of `sender`.
+    pub(crate) fn of_sender(kind: &str, sender: String, text: &str) -> Event {
+        Event { sender: Some(sender.clone()), ..Event::now(kind, None, format!("{sender}: {text}")) }
+    }
+
+    /// Whether it is about the stream of `sender`. Earlier recorders wrote the sender in the text alone.
+    pub(crate) fn is_of(&self, sender: &str) -> bool {
+        match &self.sender {
+            Some(of) => of == sender,
+            None => self.text.strip_prefix(sender).is_some_and(|rest| rest.starts_with(": ")),
+        }
     }
 }
 

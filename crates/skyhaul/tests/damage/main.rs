@@ -186,7 +186,7 @@ fn play(seed: u64) -> (bool, bool) {
 }
 
 /// What a recorder writes of frames with these ticks: a chunk of at most eight, and where it restarts, another epoch.
-fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&str>) -> CheckReport {
+fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<Event>) -> CheckReport {
     let disks = [directory.join("d")];
     std::fs::create_dir_all(disks[0].join(SCAN)).unwrap();
     let Record::Datastream(mut about) = trial::stream(8) else { unreachable!() };
@@ -218,9 +218,8 @@ fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&s
         }
         epoch += 1;
     }
-    if let Some(kind) = event {
-        let text = "10.0.0.1:9: data time stands still".to_owned();
-        index += &Record::Event(Event { at: String::new(), kind: kind.into(), disk: None, text }).to_line();
+    if let Some(event) = event {
+        index += &Record::Event(event).to_line();
     }
     let account = DatastreamReport {
         name: SCAN.into(),
@@ -236,6 +235,41 @@ fn irregular(directory: &Path, numbered: bool, ticks: &[usize], event: Option<&s
     Recording::open(&disks, SCAN).unwrap().check(&options).unwrap()
 }
 
+/// An event of a recorder about one stream; without `sender` as earlier ones wrote it.
+fn event(kind: &str, sender: Option<&str>, text: &str) -> Event {
+    Event {
+        at: String::new(),
+        kind: kind.into(),
+        disk: None,
+        sender: sender.map(str::to_owned),
+        text: text.into(),
+    }
+}
+
+/// What only the recorder saw is known by the kind of its event and its sender, not by its words; in indexes of earlier recorders, which
+/// had neither, by the words alone.
+#[test]
+fn what_only_the_recorder_saw_is_known_by_the_kind_of_its_event() {
+    let (ours, other) = ("10.0.0.1:9", "10.0.0.1:90");
+    let earlier = "10.0.0.1:9: the last 512 packets repeat earlier times: none of them was accepted";
+    let jump = "10.0.0.1:9: data time jumped by -1 s against the packets' order; times are repeated";
+    let cases = [
+        (event("times_repeated", Some(ours), "in words of another version"), 1),
+        (event("times_repeated", Some(other), "in words of another version"), 0),
+        (event("time_jump", None, earlier), 1),
+        (event("time_jump", Some(ours), jump), 0),
+        (event("time_jump", None, jump), 0),
+    ];
+    let ticks: Vec<usize> = (0..200).collect();
+    for (event, jumps) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let check = irregular(directory.path(), false, &ticks, Some(event.clone()));
+        assert_eq!(check.datastreams[0].irregular.time_jumps, jumps, "{event:?}: {check:#?}");
+        let verdict = if jumps > 0 { Verdict::Irregular } else { Verdict::Whole };
+        assert_eq!(check.verdict, verdict, "{event:?}: {check:#?}");
+    }
+}
+
 /// With and without sequence numbers: time that returns, a scan twice and a stopped clock are irregular, a later beginning is not.
 #[test]
 fn the_verdict_of_times_is_the_same_with_and_without_numbers() {
@@ -249,7 +283,9 @@ fn the_verdict_of_times_is_the_same_with_and_without_numbers() {
             let directory = tempfile::tempdir().unwrap();
             // By time, frames of a stopped clock have no place: the recorder notes it.
             let (ticks, event) = match stops == 1 && !numbered {
-                true => (&ticks[..100], Some("time_stopped")),
+                true => {
+                    (&ticks[..100], Some(event("time_stopped", None, "10.0.0.1:9: data time stands still")))
+                }
                 false => (&ticks[..], None),
             };
             let check = irregular(directory.path(), numbered, ticks, event);

@@ -238,8 +238,8 @@ impl<K: Sink> Engine<K> {
             let begin = Begin { trusted: true, since: now, leaves, keep_partial_sets, late: Late::Refuse };
             if let Ok(at) = self.begin_stream(info.sender, format, begin) {
                 self.splits[split].streams.push((id, at));
-                let text = format!("{}: {}, as a stream of its own", info.sender, began_late(*time));
-                self.keep_event(Event::now("thread_joined", None, text));
+                let text = format!("{}, as a stream of its own", began_late(*time));
+                self.keep_event(Event::of_sender("thread_joined", info.sender.to_string(), &text));
             }
         }
         let route = Route::Split(split);

@@ -1,7 +1,8 @@
 //! Judges a datastream: compares each step of its plan with the files read.
 
-use crate::irregular::{IrregularSummary, REPEATED, STOPPED, THREAD_LOST, TIME_JUMP};
+use crate::irregular::{IrregularSummary, STOPPED, THREAD_LOST, TIMES_REPEATED};
 use crate::ledger::FrameLedger;
+use crate::recording::Event;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
 use crate::recording::holes::Found;
 use crate::recording::index::record::Datastream;
@@ -193,18 +194,16 @@ impl StreamCheck<'_> {
     /// vanished before the frame rate was known may be all fill: only the recorder saw them.
     fn seen_before_the_disks(&mut self) {
         let Some(info) = self.about.map(|about| &about.info).filter(|info| !info.numbered) else { return };
-        let of_sender =
-            |text: &str| info.sender.as_ref().is_none_or(|sender| text.starts_with(&format!("{sender}: ")));
+        let of_sender = |event: &&Event| info.sender.as_ref().is_none_or(|sender| event.is_of(sender));
         let counts = &mut self.sum.irregular;
-        // Other jumps are between frames that are on the disks.
+        // Jumps of kind `time_jump` are between frames that are on the disks.
         let all = [
-            (STOPPED, "", counts.time_stops, &mut counts.time_stops),
-            (THREAD_LOST, "", counts.threads_lost, &mut counts.threads_lost),
-            (TIME_JUMP, REPEATED, 0, &mut counts.time_jumps),
+            (STOPPED, counts.time_stops, &mut counts.time_stops),
+            (THREAD_LOST, counts.threads_lost, &mut counts.threads_lost),
+            (TIMES_REPEATED, 0, &mut counts.time_jumps),
         ];
-        for (kind, words, seen, count) in all {
-            let events = self.recording.events.iter().filter(|event| event.kind == kind);
-            let events = events.filter(|event| of_sender(&event.text) && event.text.contains(words));
+        for (kind, seen, count) in all {
+            let events = self.recording.events.iter().filter(|event| event.kind == kind).filter(of_sender);
             for event in events.skip(usize::try_from(seen).unwrap_or(usize::MAX)) {
                 *count += 1;
                 let text = format!("seen while it was recorded: {}", event.text);
