@@ -373,6 +373,52 @@ fn blocks_that_are_missing_are_said_and_left_out_or_filled() {
     assert_eq!(check["datastreams"][0]["gaps"].to_string(), "[[0,1],[5,8],[11,12],[14,15]]", "{check}");
 }
 
+/// A disk that was full, or pulled: the last block of its file ends within a frame. All frames before the cut are delivered, and the one that
+/// is cut is counted once, whatever follows on the other disks.
+#[test]
+fn whole_frames_before_a_cut_are_delivered_and_the_cut_one_is_counted() {
+    // Of disk 1, block 15; of disk 2, block 14; of disk 0, block 16, which is the last one of the scan.
+    for (disk, block) in [(0, 16), (1, 15), (2, 14)] {
+        let site = module(&[]);
+        let path = file(&site, disk);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let (gone, rest) = (10, 100);
+        bytes.truncate(bytes.len() - gone * FRAME + rest);
+        std::fs::write(&path, bytes).unwrap();
+        let frames = if block + 1 == BLOCKS { 100 } else { BLOCK };
+        let end = ((block * BLOCK + frames) as usize - gone) * FRAME;
+        let whole = stream(0..BLOCKS);
+        let expected = [&whole[..end], &whole[end + gone * FRAME..]].concat();
+        let cat = site.run(&format!("cat {SCAN}")).expect(1);
+        assert!(cat.stdout == expected, "{block}: {} bytes: {}", cat.stdout.len(), cat.stderr);
+        assert_eq!(see(&cat.stdout, FRAME).good, 4890, "{block}");
+        let said = format!("chunk {block} ");
+        assert!(
+            cat.stderr.contains(&said) && cat.stderr.contains("100 bytes of the last one"),
+            "{}",
+            cat.stderr
+        );
+        let (done, came) = sent(&site, "");
+        assert!(came == expected, "{block}: {}", done.stderr);
+        // By the times of their neighbours, the nine behind the cut one never arrived.
+        let behind = if block + 1 == BLOCKS { 0 } else { gone as u64 - 1 };
+        let report = site.run(&format!("check {SCAN} --json")).expect(1).json();
+        let ledger = &report["datastreams"][0]["ledger"];
+        let counts =
+            ["received", "unverified", "damaged", "never_received"].map(|name| number(&ledger[name]));
+        assert_eq!(counts, [4891, 4890, 1, behind], "{block}: {report}");
+        assert!(report["findings"].to_string().contains("it ends within a frame"), "{report}");
+        assert!(report["unbalanced"].as_array().is_none_or(Vec::is_empty), "{report}");
+        // Filled, every frame has its place again.
+        let filled = site.run(&format!("cat {SCAN} --fill")).expect(1);
+        let length = if block + 1 == BLOCKS { whole.len() - (gone - 1) * FRAME } else { whole.len() };
+        assert_eq!(filled.stdout.len(), length, "{block}: {}", filled.stderr);
+        assert!(filled.stdout[..end] == whole[..end], "{block}");
+        let behind = (block * BLOCK + frames) as usize * FRAME;
+        assert!(filled.stdout[behind.min(length)..] == whole[behind..], "{block}");
+    }
+}
+
 #[test]
 fn damaged_blocks_are_findings() {
     let site = module(&[]);

@@ -296,6 +296,14 @@ impl fmt::Display for Gap {
     }
 }
 
+/// The finding about a file, or a block of one, without an index record.
+pub(super) const CUT: &str = "it ends within a frame";
+
+/// Bytes behind the last whole frame in a file of so many, without an index record. `unit`: bytes of a frame, 0 if they differ.
+pub(super) fn cut_bytes(bytes: u64, unit: u64) -> u64 {
+    bytes.checked_rem(unit).unwrap_or(0)
+}
+
 /// A second in UTC and a frame in it.
 struct Moment(Time);
 

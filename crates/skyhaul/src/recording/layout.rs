@@ -15,7 +15,7 @@
 //! Limits: a gap of unknown length has no bytes, and is only listed. Frames lost between two chunks, or left out of one, have
 //! none either.
 
-use crate::recording::contents::{ChunkEntry, Gap, Lack, State};
+use crate::recording::contents::{CUT, ChunkEntry, Gap, Lack, State, cut_bytes};
 use crate::recording::open::Recording;
 use crate::recording::plan::{self, Step};
 use crate::recording::read::piece::{MAX_UNRECORDED_BYTES, bounded};
@@ -82,9 +82,12 @@ impl ScanLayout {
         }
         let unindexed =
             |extent: &ScanExtent| matches!(&extent.content, ExtentContent::Chunk(e) if e.record.is_none());
+        let is_chunk = |extent: &ScanExtent| matches!(extent.content, ExtentContent::Chunk(_));
+        let last = before.extents.iter().rposition(is_chunk);
         before.extents.iter().enumerate().all(|(at, old)| {
             let ExtentContent::Chunk(of_old) = &old.content else { return true };
-            let may_grow = at + 1 == before.extents.len() && unindexed(old);
+            // What may follow the last one is a frame that was cut, as the file ended there.
+            let may_grow = last == Some(at) && unindexed(old);
             let here = self.find(old.offset).map(|at| &self.extents[at]);
             here.is_some_and(|new| {
                 let ExtentContent::Chunk(of_new) = &new.content else { return false };
@@ -116,6 +119,7 @@ impl Recording {
         let mut layout = ScanLayout::default();
         let Some(stream) = self.datastreams.get(datastream) else { return layout };
         let about = self.about(datastream);
+        let unit = about.as_ref().map_or(0, |about| u64::from(about.info.unit_bytes));
         let live = self.state == State::Live;
         for step in plan::steps(self, stream, 0) {
             match step {
@@ -143,7 +147,13 @@ impl Recording {
                         layout.lack(Gap::new(&stream.name, chunks, Lack::Unproven, why), 0);
                         continue;
                     }
-                    layout.add(bytes, ExtentContent::Chunk(entry));
+                    let cut = if recorded.is_some() { 0 } else { cut_bytes(bytes, unit) };
+                    let chunks = entry.number..entry.number.saturating_add(1);
+                    let whole = ChunkEntry { bytes: entry.bytes.map(|bytes| bytes - cut), ..*entry };
+                    layout.add(bytes - cut, ExtentContent::Chunk(Box::new(whole)));
+                    if cut > 0 {
+                        layout.lack(Gap::new(&stream.name, chunks, Lack::Damaged, CUT), cut);
+                    }
                 }
             }
         }

@@ -157,7 +157,9 @@ fn ledger(recording: &Recording, stream: &DatastreamEntry) -> FrameLedger {
                 }
                 let proof = match (&entry.record, entry.bytes) {
                     (None, bytes) => {
-                        Proof::Unknown { frames: count.frames_in(bytes.unwrap_or(0)), invalid: 0, missing: 0 }
+                        let bytes = bytes.unwrap_or(0);
+                        let cut = u64::from(count.cut_bytes(bytes) > 0);
+                        Proof::Unknown { frames: count.frames_in(bytes), invalid: 0, missing: 0, cut }
                     }
                     (Some(record), bytes) if bytes == Some(record.bytes) => Proof::Sound,
                     (Some(_), _) => Proof::Damaged,

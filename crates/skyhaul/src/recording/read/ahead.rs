@@ -8,7 +8,7 @@
 pub(super) mod lost;
 
 use crate::frames;
-use crate::recording::contents::{ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict};
+use crate::recording::contents::{CUT, ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict, cut_bytes};
 use crate::recording::holes::FilePlaces;
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream};
 use crate::recording::open::Recording;
@@ -289,19 +289,23 @@ impl ReadAhead {
         behind: &[Step],
     ) -> Delivery {
         let (upto, length) = should;
-        let bytes = entry.bytes.unwrap_or_default();
+        let in_file = entry.bytes.unwrap_or_default();
+        let cut = cut_bytes(in_file, self.unit() as u64);
+        let bytes = in_file - cut;
         let chunks = entry.number..entry.number + 1;
         let proof = if bytes > MAX_UNRECORDED_BYTES {
             Err("it is longer than any chunk".to_owned())
         } else {
-            let loaded = self.sender.load((&entry.path, entry.offset), bytes, self.about.as_ref());
+            let mut loaded = self.sender.load((&entry.path, entry.offset), bytes, self.about.as_ref());
             if !self.sender.is_wanted() {
                 return Err(ConsumerGone);
             }
+            // What follows the whole frames has a gap of its own.
+            loaded.seen.bytes = loaded.seen.bytes.saturating_sub(cut).max(loaded.seen.read);
             loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded)
         };
         let gap = Gap {
-            bytes: length.or(Some(bytes)),
+            bytes: length.or(Some(in_file)),
             from: self.last_time,
             to: upto,
             ..Gap::new(&self.name, chunks, Lack::Unproven, "")
@@ -321,7 +325,8 @@ impl ReadAhead {
                 self.gap(gap, behind)?;
                 self.lost_by_time(entry, found.before)?;
                 let within = self.lost_within(&loaded.seen, found.holes);
-                self.proven(entry, (&entry.path, entry.offset), loaded, within.as_ref(), behind)
+                self.proven(entry, (&entry.path, entry.offset), loaded, within.as_ref(), behind)?;
+                if cut > 0 { self.cut_frame(entry, cut, behind) } else { Ok(()) }
             }
             Err(why) => {
                 let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
@@ -329,11 +334,22 @@ impl ReadAhead {
                 if self.sender.options.verify {
                     self.gap(gap, behind)
                 } else {
-                    let most = if entry.offset > 0 { bytes } else { MAX_UNRECORDED_BYTES };
+                    let most = if entry.offset > 0 { in_file } else { MAX_UNRECORDED_BYTES };
                     self.as_it_lies(gap, (&entry.path, entry.offset), most)
                 }
             }
         }
+    }
+
+    /// Report the frame at the end of a file of which only `cut` bytes are there; those are not delivered.
+    fn cut_frame(&mut self, entry: &ChunkEntry, cut: u64, behind: &[Step]) -> Delivery {
+        let chunks = entry.number..entry.number + 1;
+        let why = format!("{CUT}: {cut} bytes of the last one are not used");
+        let gap = Gap::new(&self.name, chunks, Lack::Damaged, why);
+        self.gap(
+            Gap { from: self.last_time, bytes: Some(self.unit() as u64), frames: Some(1), ..gap },
+            behind,
+        )
     }
 
     /// Report a problem of a file, and deliver it.

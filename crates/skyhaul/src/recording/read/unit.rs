@@ -12,7 +12,7 @@
 //! Each call reads one file and may wait for its disk; the caller decides on which thread.
 
 use crate::frames;
-use crate::recording::contents::{ChunkEntry, Gap, Lack};
+use crate::recording::contents::{CUT, ChunkEntry, Gap, Lack};
 use crate::recording::index::record::{ChunkRecord, Datastream};
 use crate::recording::open::Recording;
 use crate::recording::read::pieces::whole;
@@ -192,6 +192,9 @@ impl ChunkFile {
                 };
                 bytes.iter().for_each(|part| cutter.feed(part, &mut seen));
                 cutter.finish(&mut seen);
+                if seen.cut_bytes > 0 {
+                    return Err(CUT.to_owned());
+                }
                 seen.proven_by_frames(None, None)
             }
             _ => Ok(()),

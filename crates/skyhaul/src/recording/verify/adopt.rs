@@ -3,7 +3,7 @@
 
 use super::file::{Cutter, Seen, read_file};
 use crate::recording::asked;
-use crate::recording::contents::{ChunkEntry, Rate};
+use crate::recording::contents::{CUT, ChunkEntry, Rate};
 use crate::recording::holes::{FilePlaces, Found, Holes, frames_in, rate_of};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream};
 use skyhaul_core::hint::Hint;
@@ -59,6 +59,9 @@ pub(super) fn adopt(
     }
     if let Some(why) = seen.illegal_why {
         return Ok(Err(format!("{} of its frames are invalid: {why}", seen.illegal)));
+    }
+    if seen.cut_bytes > 0 {
+        return Ok(Err(CUT.to_owned()));
     }
     let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
     let found = if seen.proven_by_frames(None, None).is_ok() {

@@ -8,7 +8,7 @@
 use crate::frames;
 use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict};
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict, cut_bytes};
 use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of, unpacked};
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
@@ -22,8 +22,9 @@ pub(in crate::recording) enum Proof {
     Sound,
     /// It differs from its record, or is missing.
     Damaged,
-    /// It has no record; frames in the file, those of them that are marked invalid, and those that are missing among them.
-    Unknown { frames: u64, invalid: u64, missing: u64 },
+    /// It has no record; whole frames in the file, those of them that are marked invalid, those that are missing among them, and
+    /// one at the end that is cut.
+    Unknown { frames: u64, invalid: u64, missing: u64, cut: u64 },
 }
 
 /// The count of one datastream, step by step.
@@ -66,6 +67,11 @@ impl<'a> Count<'a> {
     /// Frames in so many bytes of a file.
     pub(in crate::recording) fn frames_in(&self, bytes: u64) -> u64 {
         bytes.checked_div(self.unit).unwrap_or(0)
+    }
+
+    /// Bytes behind the last whole frame of a file.
+    pub(in crate::recording) fn cut_bytes(&self, bytes: u64) -> u64 {
+        cut_bytes(bytes, self.unit)
     }
 
     /// What the headers of a chunk's frames give. If nothing else states the rate, it is learned from the first file without a
@@ -122,10 +128,13 @@ impl<'a> Count<'a> {
         let received = heaps.or(meta.map(|meta| meta.received_units())).unwrap_or(0);
         let ledger = &mut self.ledger;
         match proof {
-            Proof::Unknown { frames, invalid, missing } => {
+            Proof::Unknown { frames, invalid, missing, cut } => {
                 let valid = frames.saturating_sub(invalid);
-                add(&mut ledger.received, valid);
+                add(&mut ledger.received, valid.saturating_add(cut));
                 add(&mut ledger.unverified, valid);
+                add(&mut ledger.damaged, cut);
+                // The time behind the last whole frame is its own.
+                self.since = cut;
                 self.never(invalid.saturating_add(missing), 0);
             }
             Proof::Sound | Proof::Damaged => {

@@ -253,6 +253,8 @@ pub(in crate::recording) struct Seen {
     pub(in crate::recording) frames: u64,
     pub(in crate::recording) illegal: u64,
     pub(super) illegal_why: Option<&'static str>,
+    /// Bytes of its last frame, if it ends within one: the frames before it are whole.
+    pub(in crate::recording) cut_bytes: u64,
     pub(in crate::recording) filled: u64,
     /// Where these are, in frames.
     pub(in crate::recording) filled_at: Vec<std::ops::Range<u32>>,
@@ -317,7 +319,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
+    /// Whether its frame headers prove the whole frames of a file without a record: between what ends at `after` and begins at
+    /// `before`. A frame that is [cut](Self::cut_bytes) proves nothing, and is no reason against those before it.
     ///
     /// # Errors
     /// The reason why the file cannot be verified.
@@ -382,12 +385,10 @@ impl Cutter {
 
     /// Those were all.
     pub(in crate::recording) fn finish(self, seen: &mut Seen) {
-        let (what, within) = match self {
-            Cutter::Frames(cutter) => ("the file ends within a frame", !cutter.rest.is_empty()),
-            Cutter::Packets(cutter) => ("the file ends within a packet", cutter.is_within()),
-        };
-        if within {
-            seen.refuse(what);
+        match self {
+            Cutter::Frames(cutter) => seen.cut_bytes = cutter.rest.len() as u64,
+            Cutter::Packets(cutter) if cutter.is_within() => seen.refuse("the file ends within a packet"),
+            Cutter::Packets(_) => {}
         }
     }
 }

@@ -3,7 +3,9 @@
 use crate::irregular::{IrregularSummary, STOPPED, THREAD_LOST, TIMES_REPEATED};
 use crate::ledger::FrameLedger;
 use crate::recording::Event;
-use crate::recording::contents::{ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict};
+use crate::recording::contents::{
+    CUT, ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict,
+};
 use crate::recording::holes::Found;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
@@ -233,10 +235,14 @@ impl StreamCheck<'_> {
         // Frames without a header that can be read are counted by their length.
         let frames = if seen.frames > 0 { seen.frames } else { self.count.frames_in(seen.read) };
         self.sum.frames_seen += frames;
-        self.sum.illegal_frames += seen.illegal;
+        self.sum.illegal_frames += seen.illegal + u64::from(seen.cut_bytes > 0);
         self.sum.filled_frames += seen.filled;
         if let Some(why) = seen.illegal_why {
             self.findings.add(Verdict::Damaged, path, format!("{} frames are invalid: {why}", seen.illegal));
+        }
+        if seen.cut_bytes > 0 {
+            let text = format!("{CUT}: {} bytes of the last one", seen.cut_bytes);
+            self.findings.add(Verdict::Damaged, path, text);
         }
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
@@ -263,7 +269,7 @@ impl StreamCheck<'_> {
                     self.findings.add(Verdict::Holes, path, text);
                 }
                 let invalid = seen.filled.saturating_add(seen.illegal).min(frames);
-                Proof::Unknown { frames, invalid, missing }
+                Proof::Unknown { frames, invalid, missing, cut: u64::from(seen.cut_bytes > 0) }
             }
         };
         self.uncounted(chunk, frames, (proof, &found));
