@@ -449,6 +449,8 @@ struct Suspect<B> {
     contradicted: bool,
     /// Packets since the last confirmation that belong neither to it nor to the window.
     against: u32,
+    /// Packets of objects after it were refused.
+    passed: bool,
 }
 
 /// What had arrived when an object retired, to tell a duplicate from a late packet.

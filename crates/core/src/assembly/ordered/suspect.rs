@@ -8,6 +8,9 @@
 //!   forward    more than `ahead` beyond the newest     `confirm` packets in a row for it or its successor
 //!   backward   late or duplicate, several in a row     `resync` in a row for it or for what follows it
 //! ```
+//!
+//! What lies between a suspect ahead and the window is missing anyway. A restart is different: where packets of several objects were
+//! needed to believe it, the new epoch begins with the last of them, and those before it are refused, none of them missing.
 
 use super::{Found, Live, Ordered, OrderedConfig, SUSPECT, Suspect, Tombstone};
 use crate::assembly::{Cause, Mark, Retired};
@@ -46,7 +49,14 @@ impl<B> Ordered<B> {
                 // Without a block for a suspect, a late packet is just late.
                 let none = if backward { why } else { Reject::NoBuffer };
                 let live = self.begin(number, 0, part, now, || take().ok_or(none))?;
-                self.suspect = Some(Suspect { live, backward, packets: 0, contradicted: false, against: 0 });
+                self.suspect = Some(Suspect {
+                    live,
+                    backward,
+                    packets: 0,
+                    contradicted: false,
+                    against: 0,
+                    passed: false,
+                });
                 Ok(SUSPECT)
             }
         }
@@ -84,7 +94,9 @@ impl<B> Ordered<B> {
         let Some(held) = &mut self.suspect else { return Err(why) };
         held.against = 0;
         held.packets = held.packets.saturating_add(1);
-        let enough = match held.backward {
+        held.passed = true;
+        let backward = held.backward;
+        let enough = match backward {
             true => held.packets >= restart,
             // Objects of few packets end before enough have arrived; then no other packet may have arrived
             // between.
@@ -93,6 +105,12 @@ impl<B> Ordered<B> {
         self.refused = self.refused.saturating_add(1);
         if !enough {
             return Err(why);
+        }
+        if backward {
+            // What was refused since the suspect is no loss of an epoch that begins behind it.
+            self.dismiss();
+            self.begin_epoch(now);
+            return self.open(number, 0, part, now, take);
         }
         self.believe_now();
         match self.find(number, part) {
@@ -111,7 +129,9 @@ impl<B> Ordered<B> {
         suspect.against = 0;
         let enough = if suspect.backward { restart } else { self.config.confirm };
         self.refused = self.refused.saturating_add(1);
-        if suspect.packets >= enough {
+        // Packets behind a suspect that may be a restart were refused: one of these must begin the epoch.
+        let is_passed = suspect.backward && suspect.passed;
+        if suspect.packets >= enough && !is_passed {
             self.believe_now();
         }
     }
@@ -156,15 +176,21 @@ impl<B> Ordered<B> {
         self.refused = 0;
         self.last_arrival = suspect.live.last;
         if suspect.backward {
-            self.retire_all(Cause::Restart);
-            self.epoch = self.epoch.saturating_add(1);
-            self.horizon = None;
-            self.tombstones.clear();
+            self.begin_epoch(suspect.live.last);
         } else if self.has_passed(suspect.live.number) {
             return self.hand_back(suspect.live);
         }
         self.admit(suspect.live);
         self.retire_complete();
+    }
+
+    /// The counter has restarted.
+    fn begin_epoch(&mut self, now: Nanos) {
+        (self.refused, self.last_arrival) = (0, now);
+        self.retire_all(Cause::Restart);
+        self.epoch = self.epoch.saturating_add(1);
+        self.horizon = None;
+        self.tombstones.clear();
     }
 
     /// When an unconfirmed suspect is dismissed: soon if the window accepted packets since, else after the

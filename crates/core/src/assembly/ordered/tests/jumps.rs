@@ -270,3 +270,34 @@ proptest! {
         prop_assert!(told.keys().all(|&(_, n)| n < world.total));
     }
 }
+
+/// Objects of fewer packets than a restart needs: each packet of the new epoch is placed or refused, and no place of a refused one is
+/// missing besides.
+#[test]
+fn what_is_refused_while_a_restart_is_uncertain_is_not_missing_too() {
+    for (start, lost) in [(300u64, None), (307, None), (0, None), (300, Some(350)), (307, Some(419))] {
+        let mut a = Ordered::new(config());
+        (0..1000).for_each(|n| put(&mut a, n, 0).unwrap());
+        let again = (start..start + 1000).filter(|&n| lost != Some(n));
+        let sent = 1000 + again.clone().count() as u64;
+        let refused = again.filter(|&n| put(&mut a, n, 0).is_err()).count() as u64;
+        a.finish(Nanos(0));
+        let parts = parts(&mut a);
+        let of = |is_stray: bool| {
+            let all = parts.iter().filter(move |p| (p.cause == Cause::Stray) == is_stray);
+            all.map(|p| p.received() / UNIT).sum::<u64>()
+        };
+        assert_eq!(sent, of(false) + of(true) + refused, "{start} {lost:?}");
+        assert!(refused + of(true) <= 256 + 10, "{start} {lost:?}: {refused} refused, {} strays", of(true));
+        let mut missing = 0;
+        for part in parts.iter().filter(|p| p.cause != Cause::Stray) {
+            missing += part.missing.iter().map(|m| (m.end - m.start) / UNIT).sum::<u64>();
+            let number = |mark: Mark| mark.number * UNITS + mark.offset / UNIT;
+            let begin = Mark { number: part.key.number, offset: part.range.start };
+            missing += part.after.map_or(0, |after| number(begin) - number(after));
+        }
+        // A lost packet is missing if it is of the new epoch, and nothing where it is before that.
+        assert_eq!(missing, 0, "{start} {lost:?}");
+        assert_eq!(a.epoch(), 1, "{start} {lost:?}");
+    }
+}
