@@ -52,6 +52,7 @@ mod contest;
 mod finished;
 mod index;
 mod live;
+mod shares;
 mod slot;
 
 pub use config::{Counting, KeyedConfig};
@@ -279,6 +280,13 @@ impl<B> KeyedWindow<B> {
     pub fn soon(&self) -> Option<[&[u64]; 2]> {
         let ahead = self.index.ahead()?;
         Some([ahead, self.finished.leaves_soon().map_or(ahead, |hash| self.index.line(hash))])
+    }
+
+    /// The parts that follow were sent by this host, from this port: of a full window, the object of a sender gives way who has more
+    /// than half of it, if several share it.
+    #[inline]
+    pub fn sent_from(&mut self, host: u128, port: u16) {
+        self.table.sent_from((host, port));
     }
 
     /// Number of objects under construction.

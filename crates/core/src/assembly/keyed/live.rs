@@ -8,6 +8,7 @@
 //! ```
 
 use super::finished::Turn;
+use super::shares::{self, Origin};
 use super::{Counting, KeyedConfig};
 use crate::assembly::coverage::Coverage;
 use crate::placement::{Grain, Key, Nanos};
@@ -43,6 +44,8 @@ pub(super) struct Live<B> {
     /// End of the furthest part that was rejected because an earlier part is missing.
     missed: u64,
     pub(super) turn: Turn,
+    /// Who sent its first packet.
+    origin: Origin,
     substream: u32,
     /// Number of objects begun before it in its substream.
     begun: u64,
@@ -81,6 +84,9 @@ pub(super) struct Table<B> {
     substreams: Vec<List>,
     /// Number of objects begun in each substream.
     begun: Vec<u64>,
+    /// Who sends what begins now, and whether others have begun objects.
+    origin: Option<Origin>,
+    is_mixed: bool,
     counting: Counting,
     window: usize,
     runs: u32,
@@ -94,6 +100,8 @@ impl<B> Table<B> {
             all: EMPTY,
             substreams: vec![EMPTY; config.substreams as usize],
             begun: vec![0; config.substreams as usize],
+            origin: None,
+            is_mixed: false,
             counting: config.counting,
             window: config.window,
             runs: config.runs,
@@ -136,16 +144,36 @@ impl<B> Table<B> {
         Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
     }
 
-    /// The object that must retire before another begins in the substream of `key`, if the window is full.
+    /// What begins from here on was sent from here.
+    #[inline]
+    pub(super) fn sent_from(&mut self, origin: Origin) {
+        if self.origin != Some(origin) {
+            self.is_mixed |= self.origin.is_some();
+            self.origin = Some(origin);
+        }
+    }
+
+    /// The object that must retire before another begins in the substream of `key`, if the window is full: the oldest one, or
+    /// that of a sender who has [more than its share](shares).
     #[inline]
     pub(super) fn oldest_beyond(&self, key: Key) -> Option<u32> {
         let substream = self.substream(key);
         let List { oldest, len, .. } = self.substreams[substream];
         let is_full = match self.counting {
+            Counting::Incomplete if len >= self.window && self.is_mixed => {
+                return Some(self.beyond_its_share(oldest));
+            }
             Counting::Incomplete => len >= self.window,
             Counting::Begun => len > 0 && self.begun[substream] - self.at(oldest).begun >= self.window as u64,
         };
         is_full.then_some(oldest)
+    }
+
+    /// The object that gives way in a full substream, the oldest of which is at `oldest`.
+    fn beyond_its_share(&self, oldest: u32) -> u32 {
+        let next = |&at: &u32| Some(self.at(at).newer[SUBSTREAM]).filter(|&newer| newer != NONE);
+        let all = || std::iter::successors(Some(oldest), next).take(shares::MAX_LOOKED_AT);
+        shares::excess(|| all().map(|at| (at, self.at(at).origin)), self.origin).unwrap_or(oldest)
     }
 
     /// Count an object of the substream of `key` that is complete with its first packet.
@@ -171,6 +199,7 @@ impl<B> Table<B> {
     ) -> u32 {
         let substream = self.substream(key);
         let begun = self.begun[substream];
+        let origin = self.origin.unwrap_or_default();
         self.begun[substream] += 1;
         let at = match self.free.pop() {
             Some(at) => {
@@ -179,6 +208,7 @@ impl<B> Table<B> {
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
                 (slot.hash, slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (hash, 0, turn, 0, begun);
                 (slot.from, slot.had, slot.packets, slot.contested) = (now, 0, 0, false);
+                slot.origin = origin;
                 at
             }
             None => {
@@ -198,6 +228,7 @@ impl<B> Table<B> {
                     unconfirmed: 0,
                     missed: 0,
                     turn,
+                    origin,
                     substream: substream as u32,
                     begun,
                     older: [NONE; 2],

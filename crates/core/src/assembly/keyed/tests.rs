@@ -398,3 +398,70 @@ fn limits_are_checked() {
         assert!(bad.check().is_err(), "{bad:?}");
     }
 }
+
+/// Heaps of `packets` packets from an honest sender, and after each of its packets one of a forger that begins a heap, from this address.
+/// Returns how many of the honest heaps are complete.
+fn complete_beside_a_forger(window: usize, packets: u64, forger: Option<(u128, u16)>) -> u64 {
+    let mut heaps = KeyedWindow::<()>::new(KeyedConfig { window, timeout: None, ..KeyedConfig::default() });
+    let mut complete = 0;
+    for n in 0..200 * packets {
+        let of = |number, offset| Placement {
+            key: Key::of(number),
+            offset,
+            length: 1,
+            size: Some(packets),
+            ..Placement::default()
+        };
+        for (origin, part) in [(Some((1, 7)), of(n / packets, n % packets)), (forger, of(1 << 40 | n, 0))] {
+            origin.into_iter().for_each(|(address, port)| heaps.sent_from(address, port));
+            if let Ok(slot) = heaps.reserve(part, Nanos(n), |_, _| Ok(())) {
+                slot.commit(Nanos(n));
+            }
+            let retired = std::iter::from_fn(|| heaps.poll_retired());
+            complete += retired.filter(|heap| heap.cause == Cause::Complete).count() as u64;
+        }
+    }
+    complete
+}
+
+#[test]
+fn a_forger_of_new_heaps_at_another_address_costs_an_honest_sender_none() {
+    for (window, packets) in [(2, 8), (4, 100), (16, 1000), (64, 200), (300, 1000)] {
+        // At one address or port of its own, all are complete; without that, none that is longer than the window is.
+        for forger in [(2, 7), (1, 8)] {
+            assert_eq!(complete_beside_a_forger(window, packets, Some(forger)), 200, "{window} {packets}");
+        }
+        let pushed_out = complete_beside_a_forger(window, packets, Some((1, 7)));
+        assert_eq!(pushed_out == 0, packets > window as u64, "{window} {packets}: {pushed_out}");
+    }
+}
+
+/// Senders that share a window, none of which has more than half of it: the oldest heap gives way, as if nothing were known of them.
+#[test]
+fn senders_that_share_a_window_lose_what_they_lost() {
+    let run = |is_known: bool| {
+        let mut heaps = KeyedWindow::<()>::new(KeyedConfig { window: 8, ..KeyedConfig::default() });
+        let mut retired = Vec::new();
+        // Six senders, each with heaps of four packets, every sixth heap in turn; of some, a packet is lost.
+        for n in 0..6000u64 {
+            let (sender, at) = (n % 6, n / 6);
+            let (number, offset) = (at / 4 * 6 + sender, at % 4);
+            if (n * 2_654_435_761) >> 7 & 15 == 0 {
+                continue;
+            }
+            if is_known {
+                heaps.sent_from(sender.into(), 7);
+            }
+            let part =
+                Placement { key: Key::of(number), offset, length: 1, size: Some(4), ..Placement::default() };
+            if let Ok(slot) = heaps.reserve(part, Nanos(n), |_, _| Ok(())) {
+                slot.commit(Nanos(n));
+            }
+            retired.extend(std::iter::from_fn(|| heaps.poll_retired()).map(|heap| (heap.key, heap.cause)));
+        }
+        retired
+    };
+    let known = run(true);
+    assert!(known.iter().any(|(_, cause)| *cause == Cause::Window), "the window was never full");
+    assert_eq!(known, run(false));
+}

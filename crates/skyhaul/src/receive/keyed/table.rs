@@ -148,6 +148,7 @@ impl<S: Store> Table<S> {
                 old
             })
         };
+        self.heaps.sent_from(from.host(), from.address.port());
         let mut slot = match self.heaps.reserve(part, now, allocate) {
             Ok(slot) => slot,
             Err(why) => {
