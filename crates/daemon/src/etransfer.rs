@@ -86,7 +86,7 @@ impl EtransferServer {
         let site = Arc::new(Site::open(&options, disks)?);
         let open = |at| {
             let allow = options.allow.clone();
-            TcpPort::open(at, Connections::only(allow, MAX_CONNECTIONS, MAX_PER_ADDRESS))
+            TcpPort::open(at, Connections::shared(allow, MAX_CONNECTIONS, MAX_PER_ADDRESS))
         };
         let (command, channel) = (open(options.listen)?, open(options.data)?);
         let address = command.address();

@@ -205,7 +205,16 @@ impl Connections {
 
     /// The same, from addresses of a list alone.
     pub(crate) fn only(allow: AllowList, total: usize, per_address: usize) -> Arc<Connections> {
-        let inner = Mutex::new(Open { table: ConnectionTable::new(total, per_address), count: 0 });
+        Connections::of(allow, ConnectionTable::new(total, per_address), total)
+    }
+
+    /// The same, where a request proves nothing: if places run short, each address has a share.
+    pub(crate) fn shared(allow: AllowList, total: usize, per_address: usize) -> Arc<Connections> {
+        Connections::of(allow, ConnectionTable::shared(total, per_address), total)
+    }
+
+    fn of(allow: AllowList, table: ConnectionTable<Arc<Notify>>, total: usize) -> Arc<Connections> {
+        let inner = Mutex::new(Open { table, count: 0 });
         let (refused, displaced, silent, failed_handshakes) = Default::default();
         Arc::new(Connections { total, allow, inner, refused, displaced, silent, failed_handshakes })
     }

@@ -10,7 +10,7 @@
 //! VSI-S has no authentication: who may connect is a list of addresses, this host alone unless the configuration gives others.
 //!
 //! Limits: [`MAX_CONNECTIONS`] connections, [`MAX_PER_ADDRESS`] from one address: then the oldest that never sent a request is
-//! closed; a connection has [`FIRST_REQUEST_TIMEOUT`] for its first request and [`IDLE_TIMEOUT`] between requests, and
+//! closed, or, where all have sent requests, the oldest of the address that holds most; a connection has [`FIRST_REQUEST_TIMEOUT`] for its first request and [`IDLE_TIMEOUT`] between requests, and
 //! [`WRITE_TIMEOUT`] to take an answer. A line has at most [`skyhaul_core::vsi::MAX_LINE_BYTES`].
 
 mod adapter;
@@ -84,7 +84,7 @@ impl VsiServer {
     /// # Errors
     /// The port cannot be opened, or a thread not started.
     pub fn start<S: VsiStation>(station: Arc<S>, options: VsiOptions) -> io::Result<Self> {
-        let connections = Connections::only(options.allow, MAX_CONNECTIONS, MAX_PER_ADDRESS);
+        let connections = Connections::shared(options.allow, MAX_CONNECTIONS, MAX_PER_ADDRESS);
         let port = TcpPort::open(options.listen, Arc::clone(&connections))?;
         let address = port.address();
         let shared = Arc::new(Shared {

@@ -5,6 +5,10 @@
 //!                         └ no ─▶ the oldest unproven connection of the address that holds most of them is closed
 //! ```
 //!
+//! Where there is no proof that costs something, as a port without authentication, the table is one of [shares](ConnectionTable::shared): if
+//! all places are taken by connections that are not to be displaced, the address that holds most gives one up for an address that holds
+//! less.
+//!
 //! A client that holds thousands of connections without a proof loses only its own. An address is one host; for IPv6, a
 //! network of 64 bits, because a host may have a whole one. The control connection, the server of iperf3 and HTTP services
 //! use this table; each decides what *closed* means for its connections.
@@ -26,6 +30,7 @@ pub fn limited_address(ip: IpAddr) -> IpAddr {
 pub struct ConnectionTable<T> {
     max_total: usize,
     max_per_address: usize,
+    shares: bool,
     next: u64,
     connections: BTreeMap<u64, (IpAddr, T)>,
     /// Connections that have proved nothing, the oldest of each address first.
@@ -47,6 +52,7 @@ impl<T> ConnectionTable<T> {
         Self {
             max_total: max_total.max(1),
             max_per_address: max_per_address.max(1),
+            shares: false,
             next: 0,
             connections: BTreeMap::new(),
             unproven: BTreeSet::new(),
@@ -54,10 +60,17 @@ impl<T> ConnectionTable<T> {
         }
     }
 
+    /// The same, in which an address that holds more than another gives up its oldest connection for it when places run short, even a
+    /// proven one: with fewer addresses than places, none is shut out.
+    #[must_use]
+    pub fn shared(max_total: usize, max_per_address: usize) -> Self {
+        Self { shares: true, ..Self::new(max_total, max_per_address) }
+    }
+
     /// Returns the number of the connection that must go before one more from this address is admitted.
     ///
     /// # Errors
-    /// There are too many, and all of them have proved who they are.
+    /// There are too many, and all of them have proved who they are; of a shared table, no address holds two more than this one.
     pub fn displaced(&self, from: IpAddr) -> Result<Option<u64>, TableFull> {
         let address = limited_address(from);
         if self.addresses.get(&address).is_some_and(|count| count.all >= self.max_per_address) {
@@ -71,7 +84,16 @@ impl<T> ConnectionTable<T> {
         let candidates =
             unproven.filter_map(|(address, count)| Some((count.unproven, self.oldest(*address)?)));
         let most = candidates.max_by_key(|&(count, id)| (count, std::cmp::Reverse(id)));
-        most.map(|(_, id)| Some(id)).ok_or(TableFull)
+        most.map(|(_, id)| id).or_else(|| self.beyond_its_share(address)).map(Some).ok_or(TableFull)
+    }
+
+    /// The oldest connection of the address that holds most, if that is more than `address` would have with one more.
+    fn beyond_its_share(&self, address: IpAddr) -> Option<u64> {
+        let own = self.addresses.get(&address).map_or(0, |count| count.all);
+        let most = self.addresses.values().map(|count| count.all).max().filter(|_| self.shares)?;
+        let gives = |from: &IpAddr| self.addresses.get(from).is_some_and(|count| count.all == most);
+        let oldest = self.connections.iter().find(|(_, (from, _))| gives(from));
+        oldest.filter(|_| most > own + 1).map(|(&id, _)| id)
     }
 
     /// Enters a connection without checking for room; returns its number.
@@ -195,6 +217,33 @@ mod tests {
             table.remove(id);
         }
         assert!(table.is_empty() && table.unproven.is_empty() && table.addresses.is_empty());
+    }
+
+    /// Hosts that are all admitted, and keep all places by connections that count as proven.
+    #[test]
+    fn where_places_are_shared_no_host_is_shut_out() {
+        for shares in [false, true] {
+            let mut table =
+                if shares { ConnectionTable::shared(256, 64) } else { ConnectionTable::new(256, 64) };
+            for n in 0..256 {
+                let id = table.insert(ip(&format!("10.0.0.{}", n % 31)), ());
+                table.prove(id, true);
+            }
+            let mut admitted = 0;
+            for n in 0..50 {
+                let host = ip(&format!("10.0.1.{n}"));
+                let Ok(displaced) = table.displaced(host) else { continue };
+                displaced.map(|id| table.remove(id));
+                let id = table.insert(host, ());
+                table.prove(id, true);
+                admitted += 1;
+            }
+            assert_eq!((admitted, table.len()), (if shares { 50 } else { 0 }, 256));
+            // Nobody has two more than another then, and those that have more get no more.
+            let least = (0..31).map(|n| table.addresses[&ip(&format!("10.0.0.{n}"))].all).min();
+            assert!(least >= Some(if shares { 6 } else { 8 }), "{least:?}");
+            assert_eq!(table.displaced(ip("10.0.0.1")), Err(TableFull));
+        }
     }
 
     #[test]

@@ -142,6 +142,37 @@ fn an_honest_client_is_answered_beside_hostile_ones() {
     }
 }
 
+/// A connection from an address of its own.
+fn connect_from(server: &VsiServer, host: u8) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let connected = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+        socket.connect(server.address()).await.unwrap()
+    });
+    let stream = connected.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// Hosts of the list that keep all places, each by connections that have sent requests.
+#[test]
+fn hosts_that_keep_all_places_shut_no_other_out() {
+    let (_station, server) = server(&["127.0.0.0/8"]);
+    let mut kept: Vec<TcpStream> =
+        (0..MAX_CONNECTIONS).map(|n| connect_from(&server, 10 + (n % 31) as u8)).collect();
+    kept.iter_mut().for_each(|stream| assert!(!ask(stream, "status?\n").is_empty()));
+    for _ in 0..3 {
+        let mut honest = connect_from(&server, 200);
+        assert!(ask(&mut honest, "status?\n").starts_with("!status"), "the honest host has no place");
+        // It keeps it while the others try to have more.
+        kept.extend((10..41).map(|host| connect_from(&server, host)));
+        assert!(ask(&mut honest, "status?\n").starts_with("!status"));
+    }
+    assert!(server.counts().connections <= (MAX_CONNECTIONS + crate::tcp_service::MAX_CLOSING) as u64);
+}
+
 fn is_answered_beside_hostile_ones(dialect: VsiDialect, expected: &str) {
     let (_station, server) = server_in(dialect, &["127.0.0.1"]);
     let mut honest = connect(&server);
