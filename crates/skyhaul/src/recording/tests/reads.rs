@@ -582,3 +582,48 @@ fn what_is_missing_within_a_second_is_counted_without_a_rate() {
     let why = &check.datastreams[0].uncounted[0].why;
     assert!(check.exit_code() == 1 && why.ends_with("their rate is not known"), "{why}");
 }
+
+/// A file without a record that ends within a frame, at each place of a scan: its whole frames are delivered, and the cut one is a gap, filled or
+/// left out, and counted once.
+#[test]
+fn whole_frames_of_a_cut_file_are_delivered_and_the_cut_one_is_counted() {
+    let files = |from: u32| (from..from + 250).map(|n| (n, 0)).collect::<Vec<_>>();
+    let unit = foreign_vdif()(0, 0, false).len();
+    for cut in 0..3usize {
+        let world = foreign_files(&[files(0), files(250), files(500)], &foreign_vdif());
+        let path = world.disks[0].join(format!("exp_st_no0001/exp_st_no0001.{cut:08}"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.truncate(240 * unit + 100);
+        std::fs::write(&path, bytes).unwrap();
+        // Nothing says what followed in the last one.
+        let behind = if cut == 2 { 0 } else { 9 };
+        let check = world.check();
+        let ledger = &check.datastreams[0].ledger;
+        let counts = (ledger.received, ledger.unverified, ledger.damaged, ledger.never_received);
+        assert_eq!(counts, (741, 740, 1, behind), "{cut}: {:?}", check.findings);
+        assert!(check.unbalanced.is_empty() && check.exit_code() == 1, "{cut}: {check:?}");
+        for missing in [Missing::Skip, Missing::Fill] {
+            let options = ReadOptions { missing, ..ReadOptions::default() };
+            let mut reader = world.open().reader(0, &options).unwrap();
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            let counts = (reader.account().frames_filled(), reader.account().frames_left_out());
+            let fills = missing == Missing::Fill;
+            let gone = |n: usize| (250 * cut + 240..250 * cut + 250).contains(&n);
+            assert_eq!(counts, if fills { (1 + behind, 0) } else { (0, 1 + behind) }, "{cut}");
+            let here = (0..750).filter(|&n| !gone(n) || fills && (cut < 2 || n == 740));
+            let here: Vec<usize> = here.collect();
+            assert_eq!(bytes.len(), here.len() * unit, "{cut}");
+            for (seen, &n) in bytes.chunks_exact(unit).zip(&here) {
+                assert_eq!(seen[..16], foreign_vdif()(n as u32, 0, gone(n))[..16], "{cut}: {n}");
+            }
+            assert!(reader.account().gaps_from(0).iter().any(|gap| gap.why.contains("ends within a frame")));
+        }
+        // As a file to be mounted, it has all bytes, of which those of the cut frame are missing.
+        let layout = world.open().layout(0);
+        assert_eq!(layout.bytes(), (740 * unit + 100) as u64, "{cut}");
+        let missing = layout.extents.iter().filter(|e| matches!(e.content, ExtentContent::Missing(_)));
+        assert_eq!(missing.map(|extent| extent.bytes).collect::<Vec<_>>(), [100], "{cut}");
+        assert_eq!(repair(&world.open()).unwrap().refused.len(), 1, "{cut}");
+    }
+}
