@@ -54,7 +54,7 @@ mod value;
 
 pub use events::{
     DesiredRecord, KeyLease, MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId,
-    StationAnswer, StationFact, StoreEntry, StoreListing, WriteId, WriteOutcome,
+    PutCondition, StationAnswer, StationFact, StoreEntry, StoreListing, WriteId, WriteOutcome,
 };
 pub use held::{
     BUSY_RETRY_MILLIS, DEFAULT_PATIENCE_MILLIS, MAX_DESIRED_SCANS, START_LEAD_MILLIS, recording_name,

@@ -5,9 +5,12 @@
 //! | `roots` | directories, and uploads that have no name until they are whole |
 //! | `resumable` | uploads that a later connection continues |
 //! | `recordings` | closed recordings as files that do not change |
+//! | `sums`, `summing` | digests of recordings as they are kept; the thread that computes them |
 //! | `object` | a file or a recording that is sent |
 
 pub(crate) mod object;
 pub(crate) mod recordings;
 pub(crate) mod resumable;
 pub(crate) mod roots;
+pub(crate) mod summing;
+pub(crate) mod sums;

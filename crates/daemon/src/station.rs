@@ -46,6 +46,7 @@ mod watched;
 pub(crate) use fleet::wall_millis;
 pub(crate) use fleet_signs::FleetSigns;
 
+pub use crate::served::summing::ScanSums;
 pub use alerts::{AlarmReceiver, AlarmRoute, AlarmSetup, AlarmTrial, MAX_RECEIVERS};
 pub use json::recording as recording_json;
 pub use queue::{AcceptedCopies, CopyOrder, OrderError};

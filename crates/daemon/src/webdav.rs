@@ -73,6 +73,7 @@ use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
 use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
+use crate::served::summing::ScanSums;
 use crate::tcp_service::Connections;
 use access::AccessControl;
 use axum::Router;
@@ -203,7 +204,7 @@ impl WebDavServer {
     pub fn start(
         options: &WebDavOptions,
         token: Option<&str>,
-        disks: &[PathBuf],
+        (disks, sums): (&[PathBuf], &ScanSums),
         peers: Option<PeerIntake>,
     ) -> io::Result<Self> {
         if let Some(state) = &options.state {
@@ -233,7 +234,9 @@ impl WebDavServer {
             ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
             roots,
-            recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec(), site))),
+            recordings: options
+                .recordings
+                .then(|| Arc::new(Recordings::new(disks.to_vec(), site, sums.store()))),
             memory: HeapMemory::new(MEMORY_BYTES),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             recording_bodies: Arc::new(Semaphore::new(MAX_RECORDING_BODIES)),

@@ -6,6 +6,7 @@ pub(crate) mod etcd;
 use crate::device::Mounted;
 use crate::serve::{SECOND, Serving, frames};
 use crate::site::{Job, Site, number, see, wait_for, words};
+use crate::webdav::adler32;
 use etcd::Etcd;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
@@ -157,9 +158,17 @@ fn a_desired_scan_outlives_the_store() {
             let fleet = fleet_of(serving);
             (fleet["connected"] == true && number(&fleet["unpublished_scans"]) == 0).then_some(())
         });
-        // Once: it was made and never changed. It is not recorded again.
-        let key = scheduler.0.get(&format!("{ROOT}scans/N26C3/No0001/{station}")).unwrap().unwrap();
-        assert_eq!(key.create_revision, key.mod_revision);
+        // Once, and once more with the sum that the service has read from the disks. It is not recorded again.
+        let key = format!("scans/N26C3/No0001/{station}");
+        let mut summed =
+            wait_for("its Adler-32", || scheduler.get(&key).filter(|closed| closed["adler32"].is_string()));
+        assert_eq!(summed["adler32"], format!("{:08x}", adler32(&sent)));
+        let mut before = closed.clone();
+        for value in [&mut summed, &mut before] {
+            value.as_object_mut().unwrap().remove("adler32");
+        }
+        assert_eq!(summed, before);
+        assert_eq!(scheduler.get(&format!("alarms/{station}/rec1/fleet-scan-differs")), None);
         scheduler.expect(&format!("acks/{station}/rec1/No0001"), "state", "ended");
         scheduler.expect(&format!("recorders/{station}/rec1/live"), "activity", "idle");
     }

@@ -535,6 +535,47 @@ fn nothing_is_served_without_the_right() {
     assert!(refused.stderr.contains("can be reached from other hosts"), "{}", refused.stderr);
 }
 
+/// Where nobody asks, the station sums up what it has recorded, and knows it without the data since.
+#[test]
+fn the_adler_32_of_a_recording_is_stored_when_it_is_closed() {
+    let mut files = Files::start("");
+    let serving = &files.serving;
+    serving.call("station start s_a --input a").expect(0);
+    let path = frames(&serving.site, "fa", 1, 4000);
+    let to = serving.ports[0];
+    Job::start(&words(&format!("send --input {} --rate 24Mbps --to udp://127.0.0.1:{to}", path.display())))
+        .finish()
+        .expect(0);
+    let sent = std::fs::read(&path).unwrap();
+    wait_for("all to arrive", || {
+        (number(&serving.recording("s_a")["received_bytes"]) >= sent.len() as u64).then_some(())
+    });
+    serving.call("station stop s_a").expect(0);
+    let kept = format!("adler32={:08x}", adler32(&sent));
+    let database = serving.site.disks[0].join("station_digests.db");
+    wait_for("the sum to be kept", || {
+        let bytes = std::fs::read(&database).ok()?;
+        bytes.windows(kept.len()).any(|here| here == kept.as_bytes()).then_some(())
+    });
+    // The data are gone, and their length and index are not: nobody can read them.
+    for disk in &serving.site.disks {
+        for entry in std::fs::read_dir(disk.join("s_a")).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension != "index") {
+                let bytes = std::fs::metadata(&path).unwrap().len();
+                std::fs::write(&path, vec![0; bytes as usize]).unwrap();
+            }
+        }
+    }
+    files.ask("HEAD /recordings/s_a", &["Want-Digest: md5"], b"").expect(500);
+    for _run in 0..2 {
+        let head = files.ask("HEAD /recordings/s_a", &["Want-Digest: adler32"], b"").expect(200);
+        assert_eq!(head.header("Digest"), Some(&*kept));
+        files.serving.kill_and_restart();
+        files.address = address(&files.serving);
+    }
+}
+
 #[test]
 fn recordings_are_files_with_the_bytes_of_cat() {
     let files = Files::start("");

@@ -76,13 +76,15 @@ pub enum WriteOutcome {
         /// The revision of the store.
         revision: u64,
     },
-    /// It was to be put if absent, and the key exists.
+    /// It was to be put if absent, and the key exists; or if unchanged, and it has changed.
     Exists {
         /// What is there, or why that cannot be read.
         value: Box<Result<FleetValue, String>>,
-        /// The revision of the store.
+        /// The revision of its last change.
         revision: u64,
     },
+    /// It was to be put if unchanged, and the key does not exist any more.
+    Gone,
     /// It is not stored: the store refused it, such as because it is full.
     Refused {
         /// Why.
@@ -90,6 +92,17 @@ pub enum WriteOutcome {
     },
     /// The answer was lost: it may be stored or not.
     Unknown,
+}
+
+/// When a key is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutCondition {
+    /// In any case.
+    Always,
+    /// If it does not exist.
+    Absent,
+    /// If its last change was at this revision.
+    Unchanged(u64),
 }
 
 /// Under which lease a key lies.
@@ -113,6 +126,13 @@ pub enum StationFact {
     },
     /// A recording has ended.
     Closed(ClosedScan),
+    /// The Adler-32 of a closed recording became known, which the recorder does not compute.
+    Summed {
+        /// Its name.
+        recording: String,
+        /// Of the whole object.
+        adler32: u32,
+    },
     /// A recording has ended, and nothing of it is on the disks.
     Failed {
         /// Its name.
@@ -282,8 +302,8 @@ pub enum MemberAction {
         value: Box<FleetValue>,
         /// The lease.
         lease: KeyLease,
-        /// Whether it is written only if the key does not exist.
-        only_if_absent: bool,
+        /// When it is written.
+        condition: PutCondition,
     },
     /// Delete a key; then report [`MemberEvent::Written`].
     Delete {

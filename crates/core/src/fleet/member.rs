@@ -1,8 +1,8 @@
 //! The member: what a recorder does in its fleet.
 
 use super::events::{
-    KeyLease, MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId, StationAnswer,
-    StationFact, StoreEntry, StoreListing, WriteOutcome,
+    KeyLease, MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId, PutCondition,
+    StationAnswer, StationFact, StoreEntry, StoreListing, WriteOutcome,
 };
 use super::held::{Desires, FollowedSchedule};
 use super::key::{FleetKey, FleetName};
@@ -168,7 +168,7 @@ impl FleetMember {
     }
 
     pub(super) fn put_key(&mut self, key: FleetKey, value: FleetValue, lease: KeyLease) {
-        self.outbox.set(key, Change::Put { value: Box::new(value), lease, only_if_absent: false });
+        self.outbox.set(key, Change::Put { value: Box::new(value), lease, condition: PutCondition::Always });
     }
 
     /// The store is reached: what it holds is compared with what the station knows, and the station's truth is published.
@@ -277,6 +277,7 @@ impl FleetMember {
                 self.desired_ended(&recording, &reason, actions);
                 self.live_due = now;
             }
+            StationFact::Summed { recording, adler32 } => self.sum(&recording, adler32, actions),
             StationFact::Live(live) => self.live = live,
             StationFact::Info(info) => {
                 if self.is_connected && self.info != info {
@@ -359,6 +360,7 @@ impl FleetMember {
     ) {
         let revision = match &outcome {
             WriteOutcome::Stored { revision } | WriteOutcome::Exists { revision, .. } => *revision,
+            WriteOutcome::Gone => self.revision,
             WriteOutcome::Refused { .. } | WriteOutcome::Unknown => return,
         };
         self.revision = self.revision.max(revision);

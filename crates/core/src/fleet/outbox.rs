@@ -1,6 +1,6 @@
 //! What a member has to write: each key once, in its last version, a few at a time, again until the store has it.
 
-use super::events::{KeyLease, MemberAction, WriteId, WriteOutcome};
+use super::events::{KeyLease, MemberAction, PutCondition, WriteId, WriteOutcome};
 use super::key::FleetKey;
 use super::value::FleetValue;
 use crate::schedule::mixed;
@@ -44,7 +44,7 @@ impl RetryDelay {
 /// A change of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
-    Put { value: Box<FleetValue>, lease: KeyLease, only_if_absent: bool },
+    Put { value: Box<FleetValue>, lease: KeyLease, condition: PutCondition },
     Delete,
 }
 
@@ -134,8 +134,8 @@ impl Outbox {
             outgoing.write = Some(write);
             self.under_way.insert(write, key.clone());
             actions.push(match outgoing.change.clone() {
-                Change::Put { value, lease, only_if_absent } => {
-                    MemberAction::Put { write, key, value, lease, only_if_absent }
+                Change::Put { value, lease, condition } => {
+                    MemberAction::Put { write, key, value, lease, condition }
                 }
                 Change::Delete => MemberAction::Delete { write, key },
             });
@@ -153,7 +153,7 @@ impl Outbox {
         let outgoing = self.keys.get_mut(&key)?;
         outgoing.write = None;
         match outcome {
-            WriteOutcome::Stored { .. } | WriteOutcome::Exists { .. } => {
+            WriteOutcome::Stored { .. } | WriteOutcome::Exists { .. } | WriteOutcome::Gone => {
                 self.delay.reset();
                 self.refused = None;
                 if std::mem::take(&mut outgoing.is_newer) {

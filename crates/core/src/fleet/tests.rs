@@ -358,6 +358,109 @@ fn another_version_of_a_scan_in_the_store_is_kept_and_raises_an_alarm() {
     assert!(driven.writes().iter().any(|(_, key)| matches!(key, FleetKey::Alarm(..))));
 }
 
+/// The write of the closed scan, if there is one now.
+fn scan_write(driven: &Driven) -> Option<(WriteId, ClosedScan, PutCondition)> {
+    driven.actions.iter().find_map(|action| match action {
+        MemberAction::Put { write, value, condition, .. } => match &**value {
+            FleetValue::Scan(scan) => Some((*write, scan.clone(), *condition)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn summable(scan: &str) -> ClosedScan {
+    ClosedScan { crc32c: Some(1), ..closed(scan) }
+}
+
+fn summed() -> MemberEvent {
+    MemberEvent::Fact(StationFact::Summed { recording: "n26c3_on_no0001".into(), adler32: 7 })
+}
+
+fn last_closed(driven: &Driven) -> Option<MemberRecord> {
+    driven.journal.iter().rev().find(|record| matches!(record, MemberRecord::Closed { .. })).cloned()
+}
+
+#[test]
+fn a_sum_that_is_known_later_replaces_what_the_member_has_written() {
+    let mut driven = Driven::new();
+    driven.handle(at(0), MemberEvent::Fact(StationFact::Closed(summable("no0001"))));
+    let (write, scan, condition) = scan_write(&driven).expect("written");
+    assert_eq!((scan.adler32, condition), (None, PutCondition::Absent));
+    driven.handle(at(1), MemberEvent::Written { write, outcome: WriteOutcome::Stored { revision: 12 } });
+
+    driven.handle(at(2), summed());
+    let whole = ClosedScan { adler32: Some(7), ..summable("no0001") };
+    let (write, scan, condition) = scan_write(&driven).expect("written again");
+    assert_eq!((&scan, condition), (&whole, PutCondition::Unchanged(12)));
+    assert_eq!(driven.member.status().unpublished_scans, 0, "the store has it, without the sum");
+    let published = MemberRecord::Closed { scan: summable("no0001"), published: Some(12) };
+    assert_eq!(last_closed(&driven), Some(published), "a restart reports the sum again");
+    // The answer is lost, and the connection after it.
+    driven.handle(at(3), MemberEvent::Written { write, outcome: WriteOutcome::Unknown });
+    driven.handle(at(4), MemberEvent::Lost);
+    driven.handle(at(5), MemberEvent::Connected(StoreListing { revision: 13, entries: vec![] }));
+    let (write, _, condition) = scan_write(&driven).expect("written again");
+    assert_eq!(condition, PutCondition::Unchanged(12));
+    let value = Box::new(Ok(FleetValue::Scan(whole.clone())));
+    let outcome = WriteOutcome::Exists { value, revision: 13 };
+    driven.handle(at(6), MemberEvent::Written { write, outcome });
+    assert_eq!(last_closed(&driven), Some(MemberRecord::Closed { scan: whole, published: Some(13) }));
+    assert!(!driven.writes().iter().any(|(_, key)| matches!(key, FleetKey::Alarm(..))));
+    driven.handle(at(7), summed());
+    assert_eq!(scan_write(&driven), None, "once");
+}
+
+#[test]
+fn a_sum_that_is_known_before_the_store_answers_is_written_too() {
+    let mut driven = Driven::new();
+    driven.handle(at(0), MemberEvent::Fact(StationFact::Closed(summable("no0001"))));
+    let (write, ..) = scan_write(&driven).expect("written");
+    driven.handle(at(1), summed());
+    driven.handle(at(2), MemberEvent::Written { write, outcome: WriteOutcome::Stored { revision: 12 } });
+    let (write, scan, condition) = scan_write(&driven).expect("the newer one");
+    assert_eq!((scan.adler32, condition), (Some(7), PutCondition::Absent));
+    let value = Box::new(Ok(FleetValue::Scan(summable("no0001"))));
+    let outcome = WriteOutcome::Exists { value, revision: 12 };
+    driven.handle(at(3), MemberEvent::Written { write, outcome });
+    let (write, scan, condition) = scan_write(&driven).expect("in place of the one without");
+    assert_eq!((scan.adler32, condition), (Some(7), PutCondition::Unchanged(12)));
+    driven.handle(at(4), MemberEvent::Written { write, outcome: WriteOutcome::Stored { revision: 14 } });
+    let whole = ClosedScan { adler32: Some(7), ..summable("no0001") };
+    assert_eq!(last_closed(&driven), Some(MemberRecord::Closed { scan: whole, published: Some(14) }));
+}
+
+#[test]
+fn a_sum_neither_brings_back_what_was_deleted_nor_replaces_what_others_wrote() {
+    let stored = |driven: &mut Driven| {
+        driven.handle(at(0), MemberEvent::Fact(StationFact::Closed(summable("no0001"))));
+        let (write, ..) = scan_write(driven).expect("written");
+        driven.handle(at(1), MemberEvent::Written { write, outcome: WriteOutcome::Stored { revision: 12 } });
+        driven.handle(at(2), summed());
+        scan_write(driven).expect("written again").0
+    };
+    let mut driven = Driven::new();
+    let write = stored(&mut driven);
+    driven.handle(at(3), MemberEvent::Written { write, outcome: WriteOutcome::Gone });
+    driven.handle(at(4), MemberEvent::Connected(StoreListing { revision: 30, entries: vec![] }));
+    assert_eq!(scan_write(&driven), None);
+
+    let mut driven = Driven::new();
+    let write = stored(&mut driven);
+    let value = Box::new(Ok(FleetValue::Scan(ClosedScan { bytes: 1, ..summable("no0001") })));
+    let outcome = WriteOutcome::Exists { value, revision: 20 };
+    driven.handle(at(3), MemberEvent::Written { write, outcome });
+    assert_eq!(scan_write(&driven), None);
+    assert!(driven.writes().iter().any(|(_, key)| matches!(key, FleetKey::Alarm(..))));
+
+    // Of a recording that lacks bytes there is no digest of the whole.
+    let mut driven = Driven::new();
+    driven.handle(at(0), MemberEvent::Fact(StationFact::Closed(closed("no0001"))));
+    driven.answer_writes(at(1), 12);
+    driven.handle(at(2), summed());
+    assert_eq!(scan_write(&driven), None);
+}
+
 #[test]
 fn what_the_scheduler_deletes_is_not_begun_and_what_a_restored_store_lacks_is() {
     let mut driven = Driven::new();

@@ -104,7 +104,9 @@ impl Site {
         }
         Ok(Self {
             roots,
-            recordings: options.recordings.then(|| Arc::new(Recordings::new(disks.to_vec(), None))),
+            recordings: options
+                .recordings
+                .then(|| Arc::new(Recordings::new(disks.to_vec(), None, Arc::default()))),
             memory: HeapMemory::new(MEMORY_BYTES),
             writing: Mutex::default(),
             uploads: Arc::new(Semaphore::new(MAX_CONNECTIONS)),

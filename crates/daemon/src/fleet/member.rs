@@ -22,6 +22,7 @@ use super::setup::FleetSetup;
 use super::store::FleetStore;
 use super::watch::{PrefixEvent, PrefixWatch};
 use crate::served::recordings::Recordings;
+use crate::served::summing::ScanSums;
 use crate::station::{FleetSigns, StationReply, StationService, wall_millis};
 use facts::FactFinder;
 use keeper::{Keeper, StoreJob, StoreResult, entry, revision};
@@ -67,21 +68,27 @@ pub struct FleetMembership {
 
 impl FleetMembership {
     /// Makes a station a member of a fleet. It waits neither for the store nor for the database: while that cannot be used, and after a bug
-    /// in the member, the station shows why, and records. `disks` are those of the station.
+    /// in the member, the station shows why, and records. `disks` are those of the station, and `sums` the
+    /// digests of what is on them.
     ///
     /// # Errors
     /// The store's options cannot be used, or a thread cannot be started.
-    pub fn start(setup: FleetSetup, service: &Arc<StationService>, disks: &[PathBuf]) -> io::Result<Self> {
+    pub fn start(
+        setup: FleetSetup,
+        service: &Arc<StationService>,
+        (disks, sums): (&[PathBuf], &ScanSums),
+    ) -> io::Result<Self> {
         let store = FleetStore::open(&setup.store).map_err(io::Error::other)?;
         let over = Arc::<AtomicBool>::default();
         let (seen, service, disks) = (Arc::clone(&over), Arc::clone(service), disks.to_vec());
+        let sums = sums.store();
         let run = move || {
             let mut said = String::new();
             loop {
                 // From what the disk has: what was not written did not happen.
                 let run = || {
                     let journal = MemberJournal::open(&setup.database)?;
-                    let recordings = Recordings::new(disks.clone(), None);
+                    let recordings = Recordings::new(disks.clone(), None, Arc::clone(&sums));
                     let of = (setup.clone(), store.clone());
                     Driver::start(of, &service, recordings, journal)?.run(&seen)
                 };
@@ -289,8 +296,8 @@ impl Driver {
                 self.journal.write(&record)?;
                 self.facts.note(&record);
             }
-            MemberAction::Put { write, key, value, lease, only_if_absent } => {
-                if !self.post(StoreJob::Put { write, key, value, lease, only_if_absent }) {
+            MemberAction::Put { write, key, value, lease, condition } => {
+                if !self.post(StoreJob::Put { write, key, value, lease, condition }) {
                     return Ok(Some(MemberEvent::Written { write, outcome: WriteOutcome::Unknown }));
                 }
             }

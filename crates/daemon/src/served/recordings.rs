@@ -14,6 +14,7 @@
 
 use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::Failure;
+use crate::served::sums::SumStore;
 use ring::digest::{Context, SHA256};
 use skyhaul::auth::hex;
 use skyhaul::io::lock::lock;
@@ -63,14 +64,14 @@ pub(crate) struct Recordings {
     site: Option<Arc<IntakeSite>>,
     known: Mutex<HashMap<String, Arc<Known>>>,
     open: Mutex<VecDeque<(String, Stamps, Arc<Recording>)>>,
-    /// Digests that were computed, by entity tag.
-    digests: Mutex<HashMap<String, DigestSet>>,
+    /// Digests that were computed.
+    sums: Arc<SumStore>,
 }
 
 impl Recordings {
-    pub(crate) fn new(disks: Vec<PathBuf>, site: Option<IntakeSite>) -> Self {
-        let (known, open, digests) = Default::default();
-        Self { disks, site: site.map(Arc::new), known, open, digests }
+    pub(crate) fn new(disks: Vec<PathBuf>, site: Option<IntakeSite>, sums: Arc<SumStore>) -> Self {
+        let (known, open) = Default::default();
+        Self { disks, site: site.map(Arc::new), known, open, sums }
     }
 
     /// Where uploads become recordings, if they do.
@@ -136,7 +137,7 @@ impl Recordings {
 
     /// The digests that are known of a file: those that follow from its index, and those that were computed.
     pub(crate) fn digests(&self, file: &RecordingFile) -> DigestSet {
-        let mut set = lock(&self.digests).get(&file.etag).cloned().unwrap_or_default();
+        let mut set = self.sums.of(file);
         if let Some(crc) = file.crc32c {
             set.set(Algorithm::Crc32c, &crc.to_be_bytes());
         }
@@ -145,11 +146,16 @@ impl Recordings {
 
     /// Keeps digests that were computed.
     pub(crate) fn keep_digests(&self, file: &RecordingFile, digests: &DigestSet) {
-        let mut all = lock(&self.digests);
-        if all.len() >= MAX_KNOWN {
-            all.clear();
-        }
-        all.entry(file.etag.clone()).or_default().merge(digests);
+        self.sums.keep(file, digests);
+    }
+
+    pub(crate) fn sums(&self) -> &SumStore {
+        &self.sums
+    }
+
+    /// The files of a scan.
+    pub(crate) fn files(&self, label: &str) -> Result<Vec<RecordingFile>, Failure> {
+        self.scan(label).map(|known| known.files.clone())
     }
 
     fn scan(&self, label: &str) -> Result<Arc<Known>, Failure> {
@@ -203,6 +209,16 @@ impl Recordings {
             Some((status.len(), status.modified().ok(), status.ino()))
         });
         stamps.into_iter().map(Option::flatten).collect()
+    }
+}
+
+#[cfg(test)]
+impl RecordingFile {
+    /// One with these values.
+    pub(crate) fn example(name: &str, etag: &str, crc32c: Option<u32>) -> Self {
+        let (label, etag) = (name.to_owned(), etag.to_owned());
+        let modified = SystemTime::UNIX_EPOCH;
+        Self { name: name.to_owned(), label, datastream: 0, bytes: 1, missing: 0, etag, modified, crc32c }
     }
 }
 

@@ -4,8 +4,8 @@ use super::store::{LeaseId, Store};
 use crate::random::Random;
 use skyhaul_core::fleet::{
     ClosedScan, DesiredScan, FleetBranch, FleetKey, FleetMember, FleetName, FleetValue, KeyLease, LiveState,
-    MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId, StationAnswer, StationFact,
-    StoreEntry, WriteId, WriteOutcome,
+    MemberAction, MemberConfig, MemberEvent, MemberRecord, MemberRequestId, PutCondition, StationAnswer,
+    StationFact, StoreEntry, WriteId, WriteOutcome,
 };
 use skyhaul_core::station::{
     InputConfig, RecordingCounts, RecordingId, RecordingOutcome, RequestId, StartRequest, Station,
@@ -22,7 +22,7 @@ struct Flying {
     write: WriteId,
     key: FleetKey,
     /// The value, its lease, and whether the key must be absent; `None` deletes.
-    put: Option<(FleetValue, KeyLease, bool)>,
+    put: Option<(FleetValue, KeyLease, PutCondition)>,
     is_answered: bool,
 }
 
@@ -35,6 +35,8 @@ pub(super) struct Node {
     station: Station,
     /// Recordings on the disks, by name: all that was ever begun.
     pub(super) disks: BTreeMap<String, Option<ClosedScan>>,
+    /// Recordings whose Adler-32 becomes known later, and when.
+    unsummed: Vec<(i64, String)>,
     running: BTreeMap<String, RecordingId>,
     requests: BTreeMap<RequestId, MemberRequestId>,
     next_request: u64,
@@ -72,6 +74,7 @@ impl Node {
             journal: BTreeMap::new(),
             station: station(),
             disks: BTreeMap::new(),
+            unsummed: Vec::new(),
             running: BTreeMap::new(),
             requests: BTreeMap::new(),
             next_request: 1,
@@ -104,6 +107,7 @@ impl Node {
         if self.station.next_deadline().is_some_and(|due| due.0 <= now) {
             self.station(now, StationEvent::TimePassed);
         }
+        self.sum(now);
         if self.member.next_deadline().is_some_and(|due| due.0 <= now) {
             self.events.push_back(MemberEvent::TimePassed);
         }
@@ -112,11 +116,24 @@ impl Node {
             for action in actions {
                 self.kill_after = self.kill_after.map(|more| more.saturating_sub(1));
                 if self.kill_after == Some(0) {
-                    return self.kill();
+                    return self.kill(now);
                 }
                 self.act(now, action);
             }
         }
+    }
+
+    /// Sums that are due: what the disks have is read when there is time for it.
+    fn sum(&mut self, now: i64) {
+        let disks = &mut self.disks;
+        let events = &mut self.events;
+        self.unsummed.retain(|(due, name)| {
+            let Some(Some(scan)) = disks.get_mut(name).filter(|_| *due <= now) else { return true };
+            let adler32 = scan.bytes as u32;
+            scan.adler32 = Some(adler32);
+            events.push_back(MemberEvent::Fact(StationFact::Summed { recording: name.clone(), adler32 }));
+            false
+        });
     }
 
     fn keep_leases(&mut self, now: i64, store: &mut Store) {
@@ -164,11 +181,16 @@ impl Node {
         for Flying { write, key, put, is_answered, .. } in landed {
             let outcome = match put {
                 None => WriteOutcome::Stored { revision: store.delete(&key) },
-                Some((value, lease, only_if_absent)) => match store.get(&key) {
-                    Some(stored) if only_if_absent => WriteOutcome::Exists {
-                        value: Box::new(Ok(stored.value.clone())),
-                        revision: store.revision,
-                    },
+                Some((value, lease, condition)) => match (store.get(&key), condition) {
+                    (None, PutCondition::Unchanged(_)) => WriteOutcome::Gone,
+                    (Some(stored), PutCondition::Absent | PutCondition::Unchanged(_))
+                        if condition != PutCondition::Unchanged(stored.revision) =>
+                    {
+                        WriteOutcome::Exists {
+                            value: Box::new(Ok(stored.value.clone())),
+                            revision: stored.revision,
+                        }
+                    }
                     _ => {
                         let lease = self.lease(now, lease, store);
                         match store.put(&key, value, lease) {
@@ -211,8 +233,8 @@ impl Node {
                 return self.events.push_back(MemberEvent::Answered { request, answer });
             }
             MemberAction::RemoveSchedule { .. } => return,
-            MemberAction::Put { write, key, value, lease, only_if_absent } => {
-                (write, key, Some((*value, lease, only_if_absent)))
+            MemberAction::Put { write, key, value, lease, condition } => {
+                (write, key, Some((*value, lease, condition)))
             }
             MemberAction::Delete { write, key } => (write, key, None),
         };
@@ -254,7 +276,7 @@ impl Node {
                     let bytes = 1 + self.random.below(1 << 40);
                     let counts = RecordingCounts { written_bytes: bytes, ..RecordingCounts::default() };
                     let outcome = RecordingOutcome::Complete;
-                    let scan = self.close(&name, bytes, "complete");
+                    let scan = self.close(now, &name, bytes, "complete");
                     self.events.push_back(MemberEvent::Fact(StationFact::Closed(scan)));
                     self.live();
                     self.station(now, StationEvent::Ended { recording, outcome, counts });
@@ -287,7 +309,7 @@ impl Node {
             .push_back(MemberEvent::Fact(StationFact::Live(LiveState { scans, ..LiveState::default() })));
     }
 
-    fn close(&mut self, name: &str, bytes: u64, outcome: &str) -> ClosedScan {
+    fn close(&mut self, now: i64, name: &str, bytes: u64, outcome: &str) -> ClosedScan {
         let level = |text: &str| FleetName::new(text).expect("made of names");
         let mut parts = name.splitn(3, '_').map(level);
         let mut next = || parts.next().expect("three parts");
@@ -304,21 +326,22 @@ impl Node {
             lost_frames: 0,
             missing_sha256: None,
             adler32: None,
-            crc32c: None,
+            crc32c: Some(1),
             outcome: outcome.to_owned(),
         };
+        self.unsummed.push((now + (bytes % 60_000) as i64, name.to_owned()));
         self.disks.insert(name.to_owned(), Some(scan.clone()));
         scan
     }
 
     /// The process is killed, its recordings with it, and begins anew with its journal and its disks.
-    fn kill(&mut self) {
+    fn kill(&mut self, now: i64) {
         self.kills += 1;
         self.kill_after = None;
         self.begun_before_kill.extend(self.disks.keys().cloned());
         for name in std::mem::take(&mut self.running).into_keys() {
             let bytes = self.random.below(1 << 40);
-            self.close(&name, bytes, "failed");
+            self.close(now, &name, bytes, "failed");
         }
         self.station = station();
         for name in self.disks.keys() {
@@ -331,18 +354,27 @@ impl Node {
         self.requests.clear();
         self.leases = [None; 2];
         self.watched = None;
-        let in_journal: BTreeSet<&str> = self
+        let in_journal: BTreeMap<&str, Option<u32>> = self
             .journal
             .values()
             .filter_map(|record| match record {
-                MemberRecord::Closed { scan, .. } => Some(scan.recording.as_str()),
+                MemberRecord::Closed { scan, .. } => Some((scan.recording.as_str(), scan.adler32)),
                 _ => None,
             })
             .collect();
-        let new = self.disks.values().flatten().filter(|scan| !in_journal.contains(scan.recording.as_str()));
-        let closed = new.cloned().collect();
+        let scans = || self.disks.values().flatten();
+        let closed =
+            scans().filter(|scan| !in_journal.contains_key(scan.recording.as_str())).cloned().collect();
+        let sums = scans().filter(|scan| in_journal.get(scan.recording.as_str()) == Some(&None)).filter_map(
+            |scan| {
+                let recording = scan.recording.clone();
+                Some(MemberEvent::Fact(StationFact::Summed { recording, adler32: scan.adler32? }))
+            },
+        );
+        let sums: Vec<_> = sums.collect();
         self.member = FleetMember::new(self.config.clone(), self.journal.values().cloned().collect());
         self.events = VecDeque::from([MemberEvent::Began { active: vec![], closed }]);
+        self.events.extend(sums);
     }
 
     pub(super) fn unpublished(&self) -> u64 {

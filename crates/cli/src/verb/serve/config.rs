@@ -58,6 +58,8 @@ const MAX_THREADS: usize = 256;
 pub(super) struct ServeConfig {
     pub(super) listen: SocketAddr,
     pub(super) token_file: Option<PathBuf>,
+    /// Whether the Adler-32 of closed recordings is computed.
+    pub(super) adler32: bool,
     pub(super) vsi: Option<VsiOptions>,
     pub(super) mark6: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
@@ -106,6 +108,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
     let mut config = ServeConfig {
         listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         token_file: None,
+        adler32: true,
         vsi: None,
         mark6: None,
         http: None,
@@ -132,6 +135,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "token_file" => config.token_file = Some(entry.string()?.into()),
             "vsi" => config.vsi = Some(entry.dialogue_port(VsiDialect::FlexBuff)?),
             "mark6" => config.mark6 = Some(entry.dialogue_port(VsiDialect::Mark6)?),
+            "adler32" => config.adler32 = entry.flag()?,
             "alarms" => setup.alarms = entry.alarms()?,
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
             "reserve" => setup.reserve_bytes = entry.parse::<Size>()?.bytes(),
@@ -145,7 +149,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are alarms, destination, disk, input, listen, mark6, memory, quality, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are adler32, alarms, destination, disk, input, listen, mark6, memory, quality, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }

@@ -41,6 +41,8 @@ pub(super) struct FactFinder {
     /// Recordings of before that could not be read yet, because their disk does not answer or the kernel still writes to it for a recorder
     /// that was killed; and when one was looked at.
     unread: (Instant, VecDeque<String>),
+    /// CRC-32C of published recordings without Adler-32, by name; and how many notes of sums there were when they were looked at.
+    unsummed: (BTreeMap<String, u32>, u64),
 }
 
 impl FactFinder {
@@ -55,6 +57,7 @@ impl FactFinder {
             received: (Instant::now(), HashMap::new()),
             rate_bits: 0,
             unread: (Instant::now(), VecDeque::new()),
+            unsummed: (BTreeMap::new(), u64::MAX),
         }
     }
 
@@ -64,6 +67,11 @@ impl FactFinder {
             self.desired.insert(ack.recording.clone(), (desired.experiment.clone(), scan.clone()));
         } else if let MemberRecord::Forgotten { scan } = record {
             self.desired.retain(|_, (_, other)| other != scan);
+        } else if let MemberRecord::Closed { scan, .. } = record {
+            match (scan.crc32c, scan.adler32) {
+                (Some(crc32c), None) => drop(self.unsummed.0.insert(scan.recording.clone(), crc32c)),
+                _ => drop(self.unsummed.0.remove(&scan.recording)),
+            }
         }
     }
 
@@ -92,6 +100,7 @@ impl FactFinder {
         let snapshot = service.snapshot();
         // First: a report follows each recording that begins or ends, and has the state of now.
         let mut facts = vec![StationFact::Live(self.live(service, &snapshot))];
+        self.sum_facts(&mut facts);
         if self.unread.0.elapsed() >= UNREAD_INTERVAL {
             facts.extend(self.read_one().map(StationFact::Closed));
         }
@@ -110,6 +119,18 @@ impl FactFinder {
         self.ended.retain(|id| snapshot.ended.iter().any(|status| status.recording == *id));
         self.alarm_facts(service, &mut facts);
         facts
+    }
+
+    /// Sums that were noted since. Before closed scans: of one that is noted between them, the next look finds the sum.
+    fn sum_facts(&mut self, facts: &mut Vec<StationFact>) {
+        let (sums, (unsummed, notes)) = (self.recordings.sums(), &mut self.unsummed);
+        let now = sums.notes();
+        if std::mem::replace(notes, now) != now {
+            facts.extend(unsummed.iter().filter_map(|(recording, crc32c)| {
+                let adler32 = sums.noted(recording, *crc32c)?;
+                Some(StationFact::Summed { recording: recording.clone(), adler32 })
+            }));
+        }
     }
 
     fn end(&self, status: &RecordingStatus) -> StationFact {
@@ -149,6 +170,7 @@ impl FactFinder {
             (None, _) if lost > 0 => RecordingOutcome::Gaps.name(),
             (None, _) => RecordingOutcome::Complete.name(),
         };
+        let crc32c = file.as_ref().filter(|_| is_one).and_then(|file| file.crc32c);
         Some(ClosedScan {
             experiment,
             scan,
@@ -164,8 +186,8 @@ impl FactFinder {
                 .as_ref()
                 .filter(|_| is_one)
                 .map(|(opened, datastream)| missing_sha256(&opened.layout(*datastream))),
-            adler32: None,
-            crc32c: file.as_ref().filter(|_| is_one).and_then(|file| file.crc32c),
+            adler32: crc32c.and_then(|of| self.recordings.sums().noted(recording, of)),
+            crc32c,
             outcome: outcome.to_owned(),
         })
     }

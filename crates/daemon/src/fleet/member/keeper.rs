@@ -10,8 +10,8 @@ use crate::fleet_json::{decode, encode};
 use ring::digest::{SHA256, digest};
 use skyhaul::auth::hex;
 use skyhaul_core::fleet::{
-    CurrentSchedule, FleetBranch, FleetKey, FleetRoot, FleetValue, KeyLease, MemberRequestId, ScheduleMeta,
-    StoreEntry, StoreListing, WriteId, WriteOutcome,
+    CurrentSchedule, FleetBranch, FleetKey, FleetRoot, FleetValue, KeyLease, MemberRequestId, PutCondition,
+    ScheduleMeta, StoreEntry, StoreListing, WriteId, WriteOutcome,
 };
 use skyhaul_core::hint::split;
 use skyhaul_core::observation::scan::MAX_TEXT;
@@ -31,7 +31,7 @@ const MAX_LISTED_KEYS: usize = 16_384;
 #[derive(Debug)]
 pub(super) enum StoreJob {
     /// Write a key.
-    Put { write: WriteId, key: FleetKey, value: Box<FleetValue>, lease: KeyLease, only_if_absent: bool },
+    Put { write: WriteId, key: FleetKey, value: Box<FleetValue>, lease: KeyLease, condition: PutCondition },
     /// Delete a key.
     Delete { write: WriteId, key: FleetKey },
     /// List these branches.
@@ -89,8 +89,8 @@ impl Keeper {
 
     fn work(&mut self, job: StoreJob) -> Option<StoreResult> {
         Some(match job {
-            StoreJob::Put { write, key, value, lease, only_if_absent } => {
-                StoreResult::Written(write, self.put(&key, &value, lease, only_if_absent))
+            StoreJob::Put { write, key, value, lease, condition } => {
+                StoreResult::Written(write, self.put(&key, &value, lease, condition))
             }
             StoreJob::Delete { write, key } => {
                 let deleted = self.store.delete(&self.root.key(&key));
@@ -120,15 +120,23 @@ impl Keeper {
         key: &FleetKey,
         value: &FleetValue,
         lease: KeyLease,
-        only_if_absent: bool,
+        condition: PutCondition,
     ) -> WriteOutcome {
         let bytes = match encode(value) {
             Ok(bytes) => bytes,
             Err(error) => return WriteOutcome::Refused { reason: error.to_string() },
         };
         let name = self.root.key(key);
-        if only_if_absent {
-            return match self.store.put_if_absent(&name, &bytes, None) {
+        let conditional = match condition {
+            PutCondition::Always => None,
+            PutCondition::Absent => Some(self.store.put_if_absent(&name, &bytes, None)),
+            // Revisions of etcd are signed; one that is too large is none.
+            PutCondition::Unchanged(at) => {
+                Some(self.store.replace(&name, &bytes, i64::try_from(at).unwrap_or(-1), None))
+            }
+        };
+        if let Some(written) = conditional {
+            return match written {
                 Ok(ConditionalWrite::Written { mod_revision, .. }) => {
                     WriteOutcome::Stored { revision: revision(mod_revision) }
                 }
@@ -136,7 +144,10 @@ impl Keeper {
                     revision: revision(present.mod_revision),
                     value: Box::new(decode(key, &present.value).map_err(|error| error.to_string())),
                 },
-                Ok(ConditionalWrite::Refused(None)) => WriteOutcome::Unknown,
+                Ok(ConditionalWrite::Refused(None)) if condition == PutCondition::Absent => {
+                    WriteOutcome::Unknown
+                }
+                Ok(ConditionalWrite::Refused(None)) => WriteOutcome::Gone,
                 Err(error) => failed(&error),
             };
         }
