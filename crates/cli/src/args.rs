@@ -150,6 +150,7 @@ pub(crate) fn parse<T: Into<OsString>>(
         Verb::Serve(args) => Some(&mut args.file),
         Verb::Token(args) => Some(&mut args.file),
         Verb::Fleet(args) => Some(&mut args.file),
+        Verb::Top(args) => Some(&mut args.file),
         _ => None,
     };
     #[cfg(feature = "full")]

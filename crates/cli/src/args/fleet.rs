@@ -33,7 +33,7 @@ pub(crate) enum FleetWhat {
 }
 
 /// The fleet and its store. What is omitted is taken from the section `[fleet]` of `--config`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct AtFleetArgs {
     /// Name of the fleet
     #[arg(long, value_name = "NAME", help_heading = STORE)]

@@ -19,21 +19,27 @@ mod table;
 use crate::args::{FleetArgs, FleetWhat};
 use crate::outcome::Outcome;
 use crate::print;
-use access::Fleet;
 use anyhow::Result;
 use skyhaul_daemon::fleet::FleetStoreError;
 
+pub(super) use access::Fleet;
+pub(super) use snapshot::{FleetSnapshot, Recorder};
+pub(super) use status::{age_seconds, json as status_json};
+
 pub(crate) fn run(args: &FleetArgs) -> Result<Outcome> {
     let file = args.file.as_deref();
-    let done = match &args.what {
+    failed_if_away(match &args.what {
         FleetWhat::Status(what) => status::run(&Fleet::open(file, &what.at)?, what),
         FleetWhat::Load(what) => load::run(&Fleet::open(file, &what.at)?, what),
         FleetWhat::Start(what) => desired::start(&Fleet::open(file, &what.at)?, what),
         FleetWhat::Stop(what) => desired::stop(&Fleet::open(file, &what.at)?, what),
         FleetWhat::Run(what) => run::run(&Fleet::open(file, &what.at)?, what),
-    };
+    })
+}
+
+/// A store that is away is no wrong usage: the command was right.
+pub(super) fn failed_if_away(done: Result<Outcome>) -> Result<Outcome> {
     match done {
-        // The command was right, and the store is away: not wrong usage.
         Err(error) if error.is::<FleetStoreError>() => {
             print::error(&error);
             Ok(Outcome::Failed)

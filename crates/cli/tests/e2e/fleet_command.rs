@@ -57,6 +57,19 @@ fn a_scan_is_started_and_stopped_at_all_stations() {
     let status = run(&format!("fleet status --json --config {}", config.display())).expect(0).json();
     assert_eq!(status["stations"].as_array().unwrap().len(), 2, "{status}");
 
+    // The same in a terminal, and as text where there is none.
+    let top = run(&format!("top --fleet --once --config {}", config.display())).expect(0).told();
+    assert!(top.contains("stations 2 of 2 online"), "{top}");
+    assert!(top.contains("ALARM  On/rec1 disk: full") && !top.contains('\x1b'), "{top}");
+    assert!(top.contains("On/rec2   OFFLINE") || top.contains("On/rec1   idle"), "{top}");
+    assert!(top.lines().any(|line| line.starts_with("Mh/rec1   idle")), "{top}");
+    let json = run(&format!("top --fleet --json --config {}", config.display())).expect(0).json();
+    assert_eq!(json["stations"].as_array().unwrap().len(), 2, "{json}");
+    let refused = run(&format!("top --fleet --config {}", config.display())).expect(2);
+    assert!(refused.stderr.contains("is no terminal"), "{}", refused.stderr);
+    let refused = run("top --fleet --once --config /dev/null").expect(2);
+    assert!(refused.stderr.contains("--config FILE with a section [fleet]"), "{}", refused.stderr);
+
     let started = fleet(&etcd, "start N26C3 No0001 --source 3C84 --json").expect(0).json();
     let answers = started["answers"].as_array().unwrap();
     assert!(answers.iter().all(|one| one["answer"] == "started") && answers.len() == 2, "{started}");

@@ -14,14 +14,15 @@ use std::time::Duration;
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A fleet and its store.
-pub(super) struct Fleet {
-    pub(super) name: FleetName,
+pub(in crate::verb) struct Fleet {
+    pub(in crate::verb) name: FleetName,
     pub(super) root: FleetRoot,
     pub(super) store: FleetStore,
 }
 
 impl Fleet {
-    pub(super) fn open(file: Option<&Path>, at: &AtFleetArgs) -> Result<Self> {
+    /// By options, and for what they omit by the section `[fleet]` of a configuration.
+    pub(in crate::verb) fn open(file: Option<&Path>, at: &AtFleetArgs) -> Result<Self> {
         let FleetAccess { fleet, mut store } =
             file.map(fleet_access).transpose()?.flatten().unwrap_or_default();
         let given = at.fleet.as_deref().map(FleetName::new).transpose()?;

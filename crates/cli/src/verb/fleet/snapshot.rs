@@ -30,40 +30,40 @@ const TRANSFERS: &str = "transfers/";
 pub(super) const ALARMS: &str = "alarms/";
 
 /// Station, recorder and scan of a desired scan.
-pub(super) type DesiredKey = (FleetName, FleetName, FleetName);
+pub(in crate::verb) type DesiredKey = (FleetName, FleetName, FleetName);
 
 /// A recorder: what it is, and what it does if it is online.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
-    pub(super) info: Option<RecorderInfo>,
-    pub(super) live: Option<LiveState>,
+pub(in crate::verb) struct Recorder {
+    pub(in crate::verb) info: Option<RecorderInfo>,
+    pub(in crate::verb) live: Option<LiveState>,
 }
 
 /// What the store holds of a fleet.
 #[derive(Debug, Default)]
-pub(super) struct FleetSnapshot {
-    pub(super) revision: u64,
-    pub(super) stations: BTreeMap<FleetName, StationEntry>,
-    pub(super) recorders: BTreeMap<(FleetName, FleetName), Recorder>,
-    pub(super) current: BTreeMap<FleetName, CurrentSchedule>,
-    pub(super) desired: BTreeMap<DesiredKey, (u64, DesiredScan)>,
-    pub(super) acks: BTreeMap<DesiredKey, ScanAck>,
+pub(in crate::verb) struct FleetSnapshot {
+    pub(in crate::verb) revision: u64,
+    pub(in crate::verb) stations: BTreeMap<FleetName, StationEntry>,
+    pub(in crate::verb) recorders: BTreeMap<(FleetName, FleetName), Recorder>,
+    pub(in crate::verb) current: BTreeMap<FleetName, CurrentSchedule>,
+    pub(in crate::verb) desired: BTreeMap<DesiredKey, (u64, DesiredScan)>,
+    pub(in crate::verb) acks: BTreeMap<DesiredKey, ScanAck>,
     /// By experiment, scan and station.
-    pub(super) scans: BTreeMap<(FleetName, FleetName, FleetName), ClosedScan>,
+    pub(in crate::verb) scans: BTreeMap<(FleetName, FleetName, FleetName), ClosedScan>,
     /// By experiment, scan, station and site.
-    pub(super) replicas: BTreeMap<[FleetName; 4], ReplicaRecord>,
-    pub(super) transfers: BTreeMap<FleetName, TransferRecord>,
+    pub(in crate::verb) replicas: BTreeMap<[FleetName; 4], ReplicaRecord>,
+    pub(in crate::verb) transfers: BTreeMap<FleetName, TransferRecord>,
     /// By station, recorder and name.
-    pub(super) alarms: BTreeMap<DesiredKey, FleetAlarm>,
+    pub(in crate::verb) alarms: BTreeMap<DesiredKey, FleetAlarm>,
     /// The first keys that are outside the layout or have values that cannot be read, with the reason.
-    pub(super) unreadable: Vec<(String, String)>,
+    pub(in crate::verb) unreadable: Vec<(String, String)>,
     /// All of them.
-    pub(super) unreadable_count: u64,
+    pub(in crate::verb) unreadable_count: u64,
 }
 
 impl FleetSnapshot {
     /// Reads these branches of the tree, such as `scans/n26c3/`.
-    pub(super) fn read(fleet: &Fleet, branches: &[&str]) -> Result<Self> {
+    pub(in crate::verb) fn read(fleet: &Fleet, branches: &[&str]) -> Result<Self> {
         let prefixes: Vec<_> =
             branches.iter().map(|branch| format!("{}{branch}", fleet.root.prefix())).collect();
         let list = fleet.store.list_all(&prefixes, MAX_KEYS)?;
@@ -73,8 +73,13 @@ impl FleetSnapshot {
         Ok(snapshot)
     }
 
+    /// What recorders do now, without the scans that they have closed.
+    pub(in crate::verb) fn of_recorders(fleet: &Fleet) -> Result<Self> {
+        Self::read(fleet, &[STATIONS, RECORDERS, CURRENT, ALARMS])
+    }
+
     /// Everything but the texts of schedules, and claims.
-    pub(super) fn whole(fleet: &Fleet) -> Result<Self> {
+    pub(in crate::verb) fn whole(fleet: &Fleet) -> Result<Self> {
         Self::read(fleet, &[STATIONS, RECORDERS, CURRENT, DESIRED, ACKS, SCANS, REPLICAS, TRANSFERS, ALARMS])
     }
 
@@ -129,14 +134,14 @@ impl FleetSnapshot {
     }
 
     /// All stations that are named anywhere.
-    pub(super) fn all_stations(&self) -> BTreeSet<&FleetName> {
+    pub(in crate::verb) fn all_stations(&self) -> BTreeSet<&FleetName> {
         let recorders = self.recorders.keys().map(|(station, _)| station);
         let desired = self.desired.keys().map(|(station, _, _)| station);
         recorders.chain(desired).chain(self.stations.keys()).chain(self.current.keys()).collect()
     }
 
     /// The recorders of a station.
-    pub(super) fn recorders_of<'a>(
+    pub(in crate::verb) fn recorders_of<'a>(
         &'a self,
         station: &'a FleetName,
     ) -> impl Iterator<Item = (&'a FleetName, &'a Recorder)> {
@@ -145,7 +150,7 @@ impl FleetSnapshot {
     }
 
     /// Whether a recorder of a station is online.
-    pub(super) fn is_online(&self, station: &FleetName) -> bool {
+    pub(in crate::verb) fn is_online(&self, station: &FleetName) -> bool {
         self.recorders_of(station).any(|(_, recorder)| recorder.live.is_some())
     }
 }

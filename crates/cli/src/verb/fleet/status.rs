@@ -62,7 +62,7 @@ fn watch(fleet: &Fleet, experiment: Option<&FleetName>) -> Result<Outcome> {
 }
 
 /// Seconds since a recorder has reported, by both clocks.
-fn age_seconds(at_millis: i64) -> i64 {
+pub(in crate::verb) fn age_seconds(at_millis: i64) -> i64 {
     (now() - at_millis.div_euclid(1000)).max(0)
 }
 
@@ -80,7 +80,7 @@ pub(super) fn scan_json(station: &FleetName, scan: &ClosedScan) -> Value {
     object(&names, &FleetValue::Scan(scan.clone()))
 }
 
-fn json(fleet: &Fleet, snapshot: &FleetSnapshot) -> Value {
+pub(in crate::verb) fn json(fleet: &Fleet, snapshot: &FleetSnapshot) -> Value {
     let recorder = |(name, Recorder { info, live }): (&FleetName, &Recorder)| {
         let mut fields = object(&[("recorder", name)], &FleetValue::Live(live.clone().unwrap_or_default()));
         if live.is_none() {
