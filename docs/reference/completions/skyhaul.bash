@@ -9250,7 +9250,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__top)
-            opts="-h -V --once --station --token-file --json --config --show-config --help --version"
+            opts="-h -V --fleet --once --station --token-file --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

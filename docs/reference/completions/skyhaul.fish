@@ -402,6 +402,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand status" -s V -l version 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l station -d 'Address of the station\'s HTTP API' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l token-file -d 'File with the station\'s token' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l fleet -d 'Show all stations of a fleet: that of the section [fleet] of `--config`'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l once -d 'Print the figures once, and exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l json -d 'Print the reply as JSON'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand top" -l show-config -d 'Print the settings in force and where each comes from, then exit'
