@@ -109,3 +109,40 @@ pub(crate) fn tokens_seeds() -> Vec<Vec<u8>> {
         keys.as_bytes().to_vec(),
     ]
 }
+
+/// A certificate with the name /DC=org/O=Uni/CN=Ann+UID=a, which it has signed itself; base64.
+const CERTIFICATE: &str = "\
+    MIIB2TCCAX+gAwIBAgIUXKyeul9zmeJXBFtOYahWdPoWM6UwCgYIKoZIzj0EAwIwQjETMBEGCgmSJomT8ixkARkWA29yZzEMMAoG\
+    A1UECgwDVW5pMR0wCgYDVQQDDANBbm4wDwYKCZImiZPyLGQBAQwBYTAeFw0yNjExMjkyMzQzNTdaFw0yNjExMzAyMzQzNTdaMEIx\
+    EzARBgoJkiaJk/IsZAEZFgNvcmcxDDAKBgNVBAoMA1VuaTEdMAoGA1UEAwwDQW5uMA8GCgmSJomT8ixkAQEMAWEwWTATBgcqhkjO\
+    PQIBBggqhkjOPQMBBwNCAATWW2pxpgitkcwXcuo+nfpx3VlHf9wLHiKKsDT1dl+kNGGCxnNbL9usCM0vTraSxVdFJid4npI81KFn\
+    RAQr3TFJo1MwUTAdBgNVHQ4EFgQUfv9e+MS9HQrg/muDeDU8v9I1+1UwHwYDVR0jBBgwFoAUfv9e+MS9HQrg/muDeDU8v9I1+1Uw\
+    DwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiB/CkY5rcox0r7DLapRb09WljrTU2/eUJArEgdr3YcJRwIhAMgEV/LU\
+    pQR9du9oJyQjlGLs3b/75aABOng2MZHDviIB\
+";
+
+/// Certificates of clients, and subjects as operators write them.
+pub(crate) fn certificates(input: &[u8]) {
+    skyhaul_daemon::webdav::fuzz_certificates(input);
+}
+
+pub(crate) fn certificates_seeds() -> Vec<Vec<u8>> {
+    let names = [
+        "/DC=org/DC=example/O=Uni, Bonn/CN=host/mh.example",
+        r"CN=\ a\20+UID=1,O=Uni\, Bonn,0.9.2342.19200300.100.1.25=org",
+        r"CN=\C3\A4\;\#,OU=#x",
+    ];
+    names.iter().map(|name| name.as_bytes().to_vec()).chain([decoded(CERTIFICATE)]).collect()
+}
+
+/// Bytes of base64 without padding.
+fn decoded(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |byte: u8| DIGITS.iter().position(|digit| *digit == byte).unwrap_or(0) as u32;
+    let bytes: Vec<u8> = text.bytes().filter(|byte| DIGITS.contains(byte)).collect();
+    let group = |group: &[u8]| {
+        let bits = group.iter().fold(0, |bits, byte| bits << 6 | digit(*byte)) << (6 * (4 - group.len()));
+        bits.to_be_bytes()[1..group.len()].to_vec()
+    };
+    bytes.chunks(4).flat_map(group).collect()
+}

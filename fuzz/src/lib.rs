@@ -18,6 +18,7 @@ mod copy;
 mod etransfer;
 mod expr;
 mod feedback;
+mod fleet;
 mod heaps;
 mod host;
 mod http;
@@ -146,6 +147,8 @@ const OTHERS: &[Parser] = &[
     other("http_markers", 4, http::markers, http::markers_seeds),
     other("http_paths", 2, http::paths, http::paths_seeds),
     other("http_tokens", 8, http::tokens, http::tokens_seeds),
+    other("http_certificates", 4, http::certificates, http::certificates_seeds),
+    other("fleet_values", 4, fleet::run, fleet::seeds),
     other("etransfer", 2, etransfer::run, etransfer::seeds),
     other("vsi", 4, vsi::run, vsi::seeds),
 ];

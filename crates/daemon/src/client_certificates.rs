@@ -293,6 +293,23 @@ fn is_proxy(certificate: &CertificateDer<'_>) -> bool {
     has_extension || subject.extends(&issuer, &PROXY_NAMES)
 }
 
+/// Any bytes as a certificate that nobody has verified yet, and as a subject that an operator writes. What is shown of a name is plain and, by
+/// RFC 4514, reads back as the same name.
+#[doc(hidden)]
+pub fn fuzz_certificates(input: &[u8]) {
+    let certificate = CertificateDer::from(input);
+    let _ = is_proxy(&certificate);
+    let written = std::str::from_utf8(input).ok().and_then(|text| SubjectName::parse(text).ok());
+    let shown = names(&certificate).map(|(subject, issuer)| [subject, issuer]).into_iter().flatten();
+    for name in shown.chain(written) {
+        let (text, slashes) = (name.to_string(), name.slashes());
+        assert!(!text.chars().chain(slashes.chars()).any(char::is_control), "{text:?}");
+        if name.is_written() {
+            assert_eq!(SubjectName::parse(&text).as_ref(), Ok(&name), "{text:?}");
+        }
+    }
+}
+
 /// What tells the files from others of their names.
 fn stamps(path: &Path) -> Vec<Stamp> {
     let stamp = |path: PathBuf| {

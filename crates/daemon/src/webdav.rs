@@ -56,6 +56,7 @@ mod streams;
 mod subjects;
 mod third_party;
 
+pub use crate::client_certificates::fuzz_certificates;
 pub use crate::remote::addresses::{AddressBlock, BadAddressBlock};
 pub use crate::served::roots::{ServedDirectory, WebDavRules};
 pub use crate::tls::TlsFiles;

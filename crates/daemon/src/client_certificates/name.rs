@@ -57,6 +57,12 @@ impl SubjectName {
         before == issuer.0 && matches!(&last[..], [one] if is_named(one))
     }
 
+    /// Whether it has parts, and each part has attributes with a type, as X.501 requires it. The encoding of a certificate can have others.
+    pub(super) fn is_written(&self) -> bool {
+        let is_typed = |(kind, _): &Attribute| numbers(kind).is_some();
+        !self.0.is_empty() && self.0.iter().all(|part| !part.is_empty() && part.iter().all(is_typed))
+    }
+
     /// As the grid writes it.
     pub(crate) fn slashes(&self) -> String {
         let all = self.0.iter().flatten();
