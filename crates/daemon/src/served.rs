@@ -5,6 +5,7 @@
 //! | `roots` | directories, and uploads that have no name until they are whole |
 //! | `resumable` | uploads that a later connection continues |
 //! | `recordings` | closed recordings as files that do not change |
+//! | `space` | the space of file systems |
 //! | `sums`, `summing` | digests of recordings as they are kept; the thread that computes them |
 //! | `object` | a file or a recording that is sent |
 
@@ -12,5 +13,6 @@ pub(crate) mod object;
 pub(crate) mod recordings;
 pub(crate) mod resumable;
 pub(crate) mod roots;
+pub(crate) mod space;
 pub(crate) mod summing;
 pub(crate) mod sums;

@@ -52,6 +52,7 @@ mod receiving;
 mod requests;
 mod scans;
 mod sending;
+mod storage_report;
 mod streams;
 mod subjects;
 mod third_party;
@@ -249,6 +250,7 @@ impl WebDavServer {
             streams: Arc::new(Semaphore::new(MAX_ALL_STREAMS)),
             remote: Arc::new(remote_access(&options.copy)?),
             stall: options.copy.stall,
+            scheme: if options.tls.is_some() { "https" } else { "http" },
         });
         let total = MAX_CONNECTIONS.min(descriptors::limit() / 4).max(1);
         let asking = clients.as_ref().map(ClientAuthorities::asking);

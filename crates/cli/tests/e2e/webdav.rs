@@ -535,6 +535,37 @@ fn nothing_is_served_without_the_right() {
     assert!(refused.stderr.contains("can be reached from other hosts"), "{}", refused.stderr);
 }
 
+#[test]
+fn the_storage_resource_report_has_the_space_of_what_is_served() {
+    let files = Files::start("");
+    let reply = files.ask("GET /srr", &[], b"").expect(200);
+    assert_eq!(reply.header("Content-Type"), Some("application/json"));
+    let report: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    let service = &report["storageservice"];
+    let space = rustix::fs::statvfs(&files.root).unwrap();
+    let online = &service["storagecapacity"]["online"];
+    // The root and both disks are on one file system.
+    assert_eq!(number(&online["totalsize"]), space.f_blocks * space.f_frsize);
+    assert!(number(&online["usedsize"]) > 0 && number(&online["usedsize"]) < number(&online["totalsize"]));
+    let shares: Vec<_> = service["storageshares"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = shares.iter().map(|share| share["name"].as_str().unwrap()).collect();
+    assert_eq!((names, number(&shares[1]["numberoffiles"])), (vec!["exp", "recordings"], 0));
+    let url = format!("http://{}/", files.address);
+    assert_eq!(service["storageendpoints"][1]["endpointurl"], url);
+    let head = files.ask("HEAD /srr", &[], b"").expect(200);
+    assert_eq!(head.header("Content-Length"), Some(&*reply.body.len().to_string()));
+    for line in ["PUT /srr", "DELETE /srr", "GET /srr/x"] {
+        assert!((403..=404).contains(&files.ask(line, &[], b"").status), "{line}");
+    }
+    // Those who may see what is served, and nobody else.
+    let site = Site::new(1);
+    let token = site.disks[0].parent().unwrap().join("token");
+    let guarded = Files::of(site, &format!("token_file = '{}'", token.display()));
+    guarded.ask("GET /srr", &[], b"").expect(401);
+    let bearer = format!("Authorization: Bearer {}", std::fs::read_to_string(&token).unwrap().trim());
+    guarded.ask("GET /srr", &[&bearer], b"").expect(200);
+}
+
 /// Where nobody asks, the station sums up what it has recorded, and knows it without the data since.
 #[test]
 fn the_adler_32_of_a_recording_is_stored_when_it_is_closed() {

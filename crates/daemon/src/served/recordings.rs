@@ -14,6 +14,7 @@
 
 use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::Failure;
+use crate::served::space::Space;
 use crate::served::sums::SumStore;
 use ring::digest::{Context, SHA256};
 use skyhaul::auth::hex;
@@ -23,6 +24,7 @@ use skyhaul::recording::{
     ask_disks,
 };
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -116,6 +118,16 @@ impl Recordings {
             }
         }
         Err(Failure::not_found())
+    }
+
+    /// The space of the file system of each disk.
+    pub(crate) fn spaces(&self) -> Result<Vec<Space>, Failure> {
+        let spaces = ask_disks(&self.disks, DISK_ANSWER_TIMEOUT, |_, disk, _| Space::of(disk));
+        let space = |(disk, space): (&PathBuf, Option<io::Result<Space>>)| match space {
+            Some(space) => space.map_err(|error| Failure::of(&error)),
+            None => Err(Failure::busy(format_args!("{} does not respond", disk.display()))),
+        };
+        self.disks.iter().zip(spaces).map(space).collect()
     }
 
     /// Opened, with its place among the datastreams.

@@ -47,6 +47,8 @@ pub(super) struct Door {
     pub(super) streams: Arc<Semaphore>,
     pub(super) remote: Arc<RemoteAccess>,
     pub(super) stall: Duration,
+    /// That of URLs of this server.
+    pub(super) scheme: &'static str,
 }
 
 /// What a path names.

@@ -9,7 +9,7 @@ use super::log_line::{SciTag, TransferJob};
 use super::put_place::PutPlace;
 use super::scans::ScanPlace;
 use super::third_party::CopyOrder;
-use super::{listing, macaroons, pulling, pushing, receiving, sending};
+use super::{listing, macaroons, pulling, pushing, receiving, sending, storage_report};
 use crate::http::{Connection, MAX_HEAD_BYTES};
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
@@ -71,6 +71,10 @@ async fn answer(
             Ok(done.into_response())
         }
         "MOVE" | "COPY" => transfer(door, (connection, entry), access, (method, uri, headers), &path).await,
+        _ if storage_report::is_at(door, &path) => {
+            access.check(Use::Stat, &RequestPath::default())?;
+            storage_report::reply(door, connection, (uri, headers)).await
+        }
         _ => {
             let may_read = access.may(Use::Read, &path);
             if !may_read {

@@ -165,7 +165,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
     }
     check(&mut config.setup)?;
     if let Some(value) = table.get_ref().get("fleet") {
-        config.fleet = Some(Key { text, key: "fleet", value }.fleet(&config.setup)?);
+        config.fleet = Some(Key { text, key: "fleet", value }.fleet(&config.setup, config.http.is_some())?);
     }
     Ok(config)
 }

@@ -62,7 +62,7 @@ impl Key<'_> {
     }
 
     /// The section.
-    pub(super) fn fleet(&self, station: &StationSetup) -> Result<FleetSetup> {
+    pub(super) fn fleet(&self, station: &StationSetup, serves_files: bool) -> Result<FleetSetup> {
         let mut access = FleetAccess::default();
         let (mut code, mut recorder) = (None, None);
         let (mut database, mut input, mut url) = (None, String::new(), None);
@@ -108,6 +108,10 @@ impl Key<'_> {
             build: concat!("skyhaul ", env!("CARGO_PKG_VERSION")).to_owned(),
             disks: station.config.disks.iter().map(|disk| disk.path.clone()).collect(),
             interfaces: station.config.inputs.iter().flat_map(|input| input.listen.clone()).collect(),
+            srr_url: url
+                .as_ref()
+                .filter(|_| serves_files)
+                .map(|url| format!("{}/srr", url.trim_end_matches('/'))),
             webdav_url: url,
             ..RecorderInfo::default()
         };
