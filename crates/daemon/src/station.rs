@@ -65,8 +65,8 @@ use shared::{Shared, State, now};
 use skyhaul::io::lock::lock;
 use skyhaul::peer::{ServerKey, Token};
 use skyhaul_core::station::{
-    PlannedStatus, QueueRequest, QueuedId, QueuedStatus, RecordingStatus, Station, StationEvent,
-    StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
+    PlannedStatus, QueueRequest, QueuedId, QueuedStatus, RecordingState, RecordingStatus, Station,
+    StationEvent, StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
 };
 use std::collections::HashMap;
 use std::io;
@@ -183,6 +183,12 @@ impl StationService {
     #[must_use]
     pub fn snapshot(&self) -> StationSnapshot {
         lock(&self.shared.state).station.snapshot()
+    }
+
+    /// Whether something is recorded, or is about to begin or end.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.snapshot().recordings.iter().any(|one| one.state != RecordingState::Ended)
     }
 
     /// A recording of this run by its name.

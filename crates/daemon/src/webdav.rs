@@ -73,7 +73,6 @@ use crate::http::{Carries, HttpServer, HttpService};
 use crate::remote::authorities::Authorities;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
-use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
 use crate::served::summing::ScanSums;
 use crate::tcp_service::Connections;
@@ -198,7 +197,7 @@ impl FilesView {
 }
 
 impl WebDavServer {
-    /// Opens the port and serves. `disks` are those of the recordings, `peers` takes control connections that come to this port.
+    /// Opens the port and serves. `sums` are of the disks with the recordings, `peers` takes control connections that come to this port.
     ///
     /// # Errors
     /// The port is taken; or it can be reached from other hosts, and there is no token and no issuer; or a directory,
@@ -206,7 +205,7 @@ impl WebDavServer {
     pub fn start(
         options: &WebDavOptions,
         token: Option<&str>,
-        (disks, sums): (&[PathBuf], &ScanSums),
+        sums: &ScanSums,
         peers: Option<PeerIntake>,
     ) -> io::Result<Self> {
         if let Some(state) = &options.state {
@@ -227,7 +226,7 @@ impl WebDavServer {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
         };
-        let site = intake_site(options, disks)?;
+        let site = intake_site(options, sums.disks())?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let roots = roots.collect::<io::Result<_>>()?;
         check_log(options)?;
@@ -236,9 +235,7 @@ impl WebDavServer {
             ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
             roots,
-            recordings: options
-                .recordings
-                .then(|| Arc::new(Recordings::new(disks.to_vec(), site, sums.store()))),
+            recordings: options.recordings.then(|| Arc::new(sums.recordings(site))),
             memory: HeapMemory::new(MEMORY_BYTES),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             recording_bodies: Arc::new(Semaphore::new(MAX_RECORDING_BODIES)),

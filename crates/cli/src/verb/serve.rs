@@ -79,16 +79,16 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let http = config.http;
     let serves_recordings = http.as_ref().is_some_and(|http| http.options.recordings);
     let are_summed = config.adler32 && (serves_recordings || config.fleet.is_some());
-    let sums = ScanSums::start(&service, &disks_of_recordings, are_summed)?;
-    let recorded = (&*disks_of_recordings, &sums);
+    let recorder = Arc::clone(&service);
+    let sums = ScanSums::start(&disks_of_recordings, are_summed.then_some(move || !recorder.is_recording()))?;
     let peers = config.peers.map(|config| PeerDoor::start(config, http.as_ref(), &service)).transpose()?;
     let intake = peers.as_ref().map(PeerDoor::intake);
-    let files = http.as_ref().map(|http| serve_files(http, recorded, intake)).transpose()?;
+    let files = http.as_ref().map(|http| serve_files(http, &sums, intake)).transpose()?;
     files.iter().for_each(|files| service.show_files(files));
     let etransfer = config.etransfer;
     let etransfer_server =
         etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;
-    let fleet = config.fleet.map(|setup| join_fleet(setup, &service, recorded)).transpose()?;
+    let fleet = config.fleet.map(|setup| join_fleet(setup, &service, &sums)).transpose()?;
     // All that is said can be used from now on.
     say_station((inputs, disks), &api, [("VSI-S", &vsi), ("Mark 6", &mark6)]);
     if token.is_some() {
@@ -146,14 +146,10 @@ fn say_station(
 }
 
 /// Makes the station a member of its fleet.
-fn join_fleet(
-    setup: FleetSetup,
-    service: &Arc<StationService>,
-    recorded: (&[PathBuf], &ScanSums),
-) -> Result<FleetMembership> {
+fn join_fleet(setup: FleetSetup, service: &Arc<StationService>, sums: &ScanSums) -> Result<FleetMembership> {
     let FleetSetup { fleet, station, recorder, .. } = &setup;
     let told = format!("fleet {fleet}: recorder {recorder} of station {station}");
-    let membership = FleetMembership::start(setup, service, recorded).context("join the fleet")?;
+    let membership = FleetMembership::start(setup, service, sums).context("join the fleet")?;
     say!("{told}");
     Ok(membership)
 }
@@ -182,13 +178,9 @@ fn test_alarms(setup: &AlarmSetup) -> Result<Outcome> {
 }
 
 /// Serves directories and the recordings on these disks.
-fn serve_files(
-    config: &HttpConfig,
-    recorded: (&[PathBuf], &ScanSums),
-    peers: Option<PeerIntake>,
-) -> Result<WebDavServer> {
+fn serve_files(config: &HttpConfig, sums: &ScanSums, peers: Option<PeerIntake>) -> Result<WebDavServer> {
     let token = config.token_file.as_deref().map(listener::read_or_make).transpose()?;
-    WebDavServer::start(&config.options, token.as_deref(), recorded, peers).context("serve files")
+    WebDavServer::start(&config.options, token.as_deref(), sums, peers).context("serve files")
 }
 
 /// Says where files are, and who may do what.

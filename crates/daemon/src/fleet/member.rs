@@ -37,7 +37,6 @@ use skyhaul_core::station::{StartRequest, StationRefusal, StationRequest, UnixMi
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -68,29 +67,22 @@ pub struct FleetMembership {
 
 impl FleetMembership {
     /// Makes a station a member of a fleet. It waits neither for the store nor for the database: while that cannot be used, and after a bug
-    /// in the member, the station shows why, and records. `disks` are those of the station, and `sums` the
-    /// digests of what is on them.
+    /// in the member, the station shows why, and records. `sums` are those of the station's disks.
     ///
     /// # Errors
     /// The store's options cannot be used, or a thread cannot be started.
-    pub fn start(
-        setup: FleetSetup,
-        service: &Arc<StationService>,
-        (disks, sums): (&[PathBuf], &ScanSums),
-    ) -> io::Result<Self> {
+    pub fn start(setup: FleetSetup, service: &Arc<StationService>, sums: &ScanSums) -> io::Result<Self> {
         let store = FleetStore::open(&setup.store).map_err(io::Error::other)?;
         let over = Arc::<AtomicBool>::default();
-        let (seen, service, disks) = (Arc::clone(&over), Arc::clone(service), disks.to_vec());
-        let sums = sums.store();
+        let (seen, service, recordings) = (Arc::clone(&over), Arc::clone(service), sums.reader());
         let run = move || {
             let mut said = String::new();
             loop {
                 // From what the disk has: what was not written did not happen.
                 let run = || {
                     let journal = MemberJournal::open(&setup.database)?;
-                    let recordings = Recordings::new(disks.clone(), None, Arc::clone(&sums));
                     let of = (setup.clone(), store.clone());
-                    Driver::start(of, &service, recordings, journal)?.run(&seen)
+                    Driver::start(of, &service, recordings(), journal)?.run(&seen)
                 };
                 // The station needs no fleet, and does not end with it.
                 let bug = |_| Err(io::Error::other("the member ended because of a bug in this program"));

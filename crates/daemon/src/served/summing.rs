@@ -12,11 +12,9 @@ use super::recordings::{RecordingFile, Recordings};
 use super::sums::SumStore;
 use crate::remote::digests::{Algorithm, Digester};
 use crate::remote::failure::Failure;
-use crate::station::StationService;
 use skyhaul::io::host::thread::low_priority;
 use skyhaul::io::say;
-use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames};
-use skyhaul_core::station::RecordingState;
+use skyhaul::recording::{DISK_ANSWER_TIMEOUT, IntakeSite, ScanNames};
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
@@ -31,31 +29,46 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// dropped.
 #[derive(Debug)]
 pub struct ScanSums {
+    disks: Vec<PathBuf>,
     store: Arc<SumStore>,
     over: Arc<AtomicBool>,
 }
 
 impl ScanSums {
-    /// The digests of the closed recordings on these disks, the station's; with `are_computed` they are computed when nothing is recorded.
+    /// The digests of the closed recordings on these disks, a station's. With `may_read` they are computed whenever it returns true, which it
+    /// should while nothing is recorded; without it, only what clients ask for is known.
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(service: &Arc<StationService>, disks: &[PathBuf], are_computed: bool) -> io::Result<Self> {
-        let sums = Self { store: Arc::new(SumStore::open(disks)), over: Arc::default() };
-        if are_computed {
-            let service = Arc::clone(service);
-            let may_read =
-                move || service.snapshot().recordings.iter().all(|one| one.state == RecordingState::Ended);
-            let recordings = Recordings::new(disks.to_vec(), None, Arc::clone(&sums.store));
-            let (disks, over) = (disks.to_vec(), Arc::clone(&sums.over));
-            let summing = Summing { disks, recordings, done: HashSet::new(), may_read, over };
+    pub fn start(
+        disks: &[PathBuf],
+        may_read: Option<impl Fn() -> bool + Send + 'static>,
+    ) -> io::Result<Self> {
+        let (disks, store) = (disks.to_vec(), Arc::new(SumStore::open(disks)));
+        let sums = Self { disks, store, over: Arc::default() };
+        if let Some(may_read) = may_read {
+            let (disks, over) = (sums.disks.clone(), Arc::clone(&sums.over));
+            let summing =
+                Summing { disks, recordings: sums.recordings(None), done: HashSet::new(), may_read, over };
             std::thread::Builder::new().name("scan-sums".into()).spawn(move || summing.run())?;
         }
         Ok(sums)
     }
 
-    pub(crate) fn store(&self) -> Arc<SumStore> {
-        Arc::clone(&self.store)
+    /// The disks that they are of.
+    pub(crate) fn disks(&self) -> &[PathBuf] {
+        &self.disks
+    }
+
+    /// The recordings on the disks; uploads become such if there is a `site` for them.
+    pub(crate) fn recordings(&self, site: Option<IntakeSite>) -> Recordings {
+        Recordings::new(self.disks.clone(), site, Arc::clone(&self.store))
+    }
+
+    /// The same again and again, as long as these digests last.
+    pub(crate) fn reader(&self) -> impl Fn() -> Recordings + Send + use<> {
+        let (disks, store) = (self.disks.clone(), Arc::clone(&self.store));
+        move || Recordings::new(disks.clone(), None, Arc::clone(&store))
     }
 }
 

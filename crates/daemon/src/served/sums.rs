@@ -9,11 +9,15 @@ use crate::served::recordings::RecordingFile;
 use rusqlite::{Connection, params};
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
+use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ask_disks};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Name of the database, on the first disk.
 const DATABASE_FILE: &str = "station_digests.db";
@@ -24,10 +28,22 @@ const SCHEMA_VERSION: i64 = 1;
 /// Recordings of which digests are in memory.
 const MAX_KNOWN: usize = 65_536;
 
-/// What is known of recordings.
+/// Changes that wait for the disk; those that find no room are lost, and computed again after a restart.
+const MAX_WAITING: usize = 1024;
+/// How long the end waits for the disk.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A change of the database.
+#[derive(Debug)]
+enum Change {
+    Keep { etag: String, bytes: u64, digests: String },
+    Forget { etag: String },
+}
+
+/// What is known of recordings. The database is written by a thread of its own: nobody else waits for its disk.
 #[derive(Debug, Default)]
 pub(crate) struct SumStore {
-    database: Mutex<Option<Connection>>,
+    writer: Option<(SyncSender<Change>, JoinHandle<()>)>,
     digests: Mutex<HashMap<String, DigestSet>>,
     /// Entity tags that the database had at the start.
     loaded: HashSet<String>,
@@ -37,21 +53,34 @@ pub(crate) struct SumStore {
 }
 
 impl SumStore {
-    /// Opens the database on the first disk, or makes it.
+    /// What the database on the first disk has. If there is none, it is made when there is something to keep.
     pub(crate) fn open(disks: &[PathBuf]) -> Self {
-        let Some(path) = disks.first().map(|disk| disk.join(DATABASE_FILE)) else { return Self::default() };
-        match read(&path) {
-            Ok((database, digests)) => Self {
-                loaded: digests.keys().cloned().collect(),
-                database: Mutex::new(Some(database)),
-                digests: Mutex::new(digests),
-                ..Self::default()
-            },
-            Err(error) => {
-                say!("{}: {error}; digests of recordings are computed again after a restart", path.display());
-                Self::default()
+        let Some(first) = disks.get(..1) else { return Self::default() };
+        let path = first[0].join(DATABASE_FILE);
+        let found = ask_disks(first, DISK_ANSWER_TIMEOUT, |_, disk, _| {
+            let path = disk.join(DATABASE_FILE);
+            path.exists().then(|| read(&path))
+        });
+        let (database, digests) = match found.into_iter().next().flatten() {
+            Some(Some(Ok((database, digests)))) => (Some(database), digests),
+            Some(None) => (None, HashMap::new()),
+            Some(Some(Err(error))) => {
+                say_lost(&error);
+                return Self::default();
             }
-        }
+            None => {
+                say_lost(&format_args!("{} does not respond", first[0].display()));
+                return Self::default();
+            }
+        };
+        let loaded = digests.keys().cloned().collect();
+        let (changes, waiting) = sync_channel(MAX_WAITING);
+        let thread = std::thread::Builder::new().name("scan-digests".into());
+        // Without a thread, what is known lasts as long as the program.
+        let writer = thread.spawn(move || write_all(&path, database, &waiting)).ok();
+        let writer = writer.map(|thread| (changes, thread));
+        let (digests, noted, notes) = (Mutex::new(digests), Mutex::default(), AtomicU64::new(0));
+        Self { writer, digests, loaded, noted, notes }
     }
 
     /// The digests that are known of a recording.
@@ -70,29 +99,20 @@ impl SumStore {
             all.merge(digests);
             all.kept(file.bytes, SystemTime::UNIX_EPOCH)
         };
-        let write = |database: &Connection| {
-            database.execute(
-                "INSERT OR REPLACE INTO digests VALUES (?1, ?2, ?3)",
-                params![file.etag, i64::try_from(file.bytes).unwrap_or(i64::MAX), all],
-            )
-        };
-        self.change(write);
+        self.change(Change::Keep { etag: file.etag.clone(), bytes: file.bytes, digests: all });
     }
 
     /// Forgets what the database had at the start, except for recordings with these entity tags.
     pub(crate) fn retain(&self, etags: &HashSet<String>) {
         for etag in self.loaded.difference(etags) {
             lock(&self.digests).remove(etag);
-            self.change(|database| database.execute("DELETE FROM digests WHERE etag = ?1", params![etag]));
+            self.change(Change::Forget { etag: etag.clone() });
         }
     }
 
-    /// Changes the database. After a failure it is not used any more: a disk that is full, or has failed, is reported by the recordings on it.
-    fn change(&self, change: impl FnOnce(&Connection) -> rusqlite::Result<usize>) {
-        let mut database = lock(&self.database);
-        if let Some(Err(error)) = database.as_ref().map(change) {
-            say!("{DATABASE_FILE}: {error}; digests of recordings are computed again after a restart");
-            *database = None;
+    fn change(&self, change: Change) {
+        if let Some((changes, _)) = &self.writer {
+            let _ = changes.try_send(change);
         }
     }
 
@@ -116,7 +136,45 @@ impl SumStore {
     }
 }
 
-/// The database with what it has.
+impl Drop for SumStore {
+    fn drop(&mut self) {
+        if let Some((changes, thread)) = self.writer.take() {
+            drop(changes);
+            let begun = Instant::now();
+            // A disk that hangs is not waited for.
+            while !thread.is_finished() && begun.elapsed() < END_TIMEOUT {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// Writes changes. After a failure it writes no more: a disk that is full, or has failed, is reported by the recordings on it.
+fn write_all(path: &Path, mut database: Option<Connection>, changes: &Receiver<Change>) {
+    for change in changes {
+        let opened = database.take().map_or_else(|| read(path).map(|(opened, _)| opened), Ok);
+        match opened.and_then(|opened| write(&opened, &change).map(|_| opened)) {
+            Ok(opened) => database = Some(opened),
+            Err(error) => return say_lost(&error),
+        }
+    }
+}
+
+fn write(database: &Connection, change: &Change) -> rusqlite::Result<usize> {
+    match change {
+        Change::Keep { etag, bytes, digests } => database.execute(
+            "INSERT OR REPLACE INTO digests VALUES (?1, ?2, ?3)",
+            params![etag, i64::try_from(*bytes).unwrap_or(i64::MAX), digests],
+        ),
+        Change::Forget { etag } => database.execute("DELETE FROM digests WHERE etag = ?1", params![etag]),
+    }
+}
+
+fn say_lost(error: &dyn Display) {
+    say!("{DATABASE_FILE}: {error}; digests of recordings are computed again after a restart");
+}
+
+/// The database, made if it does not exist, with what it has.
 fn read(path: &Path) -> rusqlite::Result<(Connection, HashMap<String, DigestSet>)> {
     let database = Connection::open(path)?;
     let number = |name: &str| database.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -165,6 +223,7 @@ mod tests {
         let disks = [directory.path().to_owned()];
         let store = SumStore::open(&disks);
         assert_eq!(store.of(&file("\"a\"")), DigestSet::default());
+        assert!(!directory.path().join(DATABASE_FILE).exists(), "without anything to keep");
         store.keep(&file("\"a\""), &sum(b"a"));
         store.keep(&file("\"b\""), &sum(b"b"));
         drop(store);
