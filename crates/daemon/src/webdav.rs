@@ -73,6 +73,7 @@ use crate::http::{Carries, HttpServer, HttpService};
 use crate::remote::authorities::Authorities;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
+use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
 use crate::served::summing::ScanSums;
 use crate::tcp_service::Connections;
@@ -226,7 +227,6 @@ impl WebDavServer {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
         };
-        let site = intake_site(options, sums.disks())?;
         let roots = options.directories.iter().map(|of| Root::open(of).map(Arc::new));
         let roots = roots.collect::<io::Result<_>>()?;
         check_log(options)?;
@@ -235,7 +235,7 @@ impl WebDavServer {
             ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
             roots,
-            recordings: options.recordings.then(|| Arc::new(sums.recordings(site))),
+            recordings: recordings(options, sums)?,
             memory: HeapMemory::new(MEMORY_BYTES),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             recording_bodies: Arc::new(Semaphore::new(MAX_RECORDING_BODIES)),
@@ -300,10 +300,11 @@ impl Drop for WebDavServer {
     }
 }
 
-/// Where recordings are taken in, if they are.
-fn intake_site(options: &WebDavOptions, disks: &[PathBuf]) -> io::Result<Option<IntakeSite>> {
-    let site = options.record_uploads.then(|| IntakeSite::open(disks)).transpose();
-    site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))
+/// The recordings that are served, if they are; and uploads become such, if they do.
+fn recordings(options: &WebDavOptions, sums: &ScanSums) -> io::Result<Option<Arc<Recordings>>> {
+    let site = options.record_uploads.then(|| IntakeSite::open(sums.disks())).transpose();
+    let site = site.map_err(|error| io::Error::new(error.kind(), format!("take in recordings: {error}")))?;
+    Ok(options.recordings.then(|| Arc::new(sums.recordings(site))))
 }
 
 /// How other servers are reached.

@@ -149,7 +149,7 @@ impl Recordings {
 
     /// The digests that are known of a file: those that follow from its index, and those that were computed.
     pub(crate) fn digests(&self, file: &RecordingFile) -> DigestSet {
-        let mut set = self.sums.of(file);
+        let mut set = self.sums.of(&file.etag);
         if let Some(crc) = file.crc32c {
             set.set(Algorithm::Crc32c, &crc.to_be_bytes());
         }
@@ -158,7 +158,7 @@ impl Recordings {
 
     /// Keeps digests that were computed.
     pub(crate) fn keep_digests(&self, file: &RecordingFile, digests: &DigestSet) {
-        self.sums.keep(file, digests);
+        self.sums.keep(&file.etag, file.bytes, digests);
     }
 
     pub(crate) fn sums(&self) -> &SumStore {
@@ -221,16 +221,6 @@ impl Recordings {
             Some((status.len(), status.modified().ok(), status.ino()))
         });
         stamps.into_iter().map(Option::flatten).collect()
-    }
-}
-
-#[cfg(test)]
-impl RecordingFile {
-    /// One with these values.
-    pub(crate) fn example(name: &str, etag: &str, crc32c: Option<u32>) -> Self {
-        let (label, etag) = (name.to_owned(), etag.to_owned());
-        let modified = SystemTime::UNIX_EPOCH;
-        Self { name: name.to_owned(), label, datastream: 0, bytes: 1, missing: 0, etag, modified, crc32c }
     }
 }
 

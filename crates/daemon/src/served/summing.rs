@@ -148,8 +148,9 @@ impl<F: Fn() -> bool> Summing<F> {
     fn sum(&self, file: &RecordingFile) -> Result<(), Failure> {
         let sums = self.recordings.sums();
         // Of what lacks bytes there is no digest that other copies would have.
-        if file.crc32c.is_none() || sums.of(file).get(Algorithm::Adler32).is_some() {
-            sums.note(file);
+        let named = (&*file.name, file.crc32c);
+        if file.crc32c.is_none() || sums.of(&file.etag).get(Algorithm::Adler32).is_some() {
+            sums.note(&file.etag, named);
             return Ok(());
         }
         let (recording, datastream) = self.recordings.open(file)?;
@@ -161,8 +162,8 @@ impl<F: Fn() -> bool> Summing<F> {
                 return Ok(());
             }
         }
-        sums.keep(file, &digester.finish());
-        sums.note(file);
+        sums.keep(&file.etag, file.bytes, &digester.finish());
+        sums.note(&file.etag, named);
         Ok(())
     }
 }

@@ -5,7 +5,6 @@
 //! as the program.
 
 use crate::remote::digests::{Algorithm, DigestSet};
-use crate::served::recordings::RecordingFile;
 use rusqlite::{Connection, params};
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
@@ -83,23 +82,23 @@ impl SumStore {
         Self { writer, digests, loaded, noted, notes }
     }
 
-    /// The digests that are known of a recording.
-    pub(crate) fn of(&self, file: &RecordingFile) -> DigestSet {
-        lock(&self.digests).get(&file.etag).cloned().unwrap_or_default()
+    /// The digests that are known of the recording with this entity tag.
+    pub(crate) fn of(&self, etag: &str) -> DigestSet {
+        lock(&self.digests).get(etag).cloned().unwrap_or_default()
     }
 
-    /// Keeps digests that were computed.
-    pub(crate) fn keep(&self, file: &RecordingFile, digests: &DigestSet) {
+    /// Keeps digests that were computed of the recording with this entity tag and length.
+    pub(crate) fn keep(&self, etag: &str, bytes: u64, digests: &DigestSet) {
         let all = {
             let mut known = lock(&self.digests);
-            if known.len() >= MAX_KNOWN && !known.contains_key(&file.etag) {
+            if known.len() >= MAX_KNOWN && !known.contains_key(etag) {
                 known.clear();
             }
-            let all = known.entry(file.etag.clone()).or_default();
+            let all = known.entry(etag.to_owned()).or_default();
             all.merge(digests);
-            all.kept(file.bytes, SystemTime::UNIX_EPOCH)
+            all.kept(bytes, SystemTime::UNIX_EPOCH)
         };
-        self.change(Change::Keep { etag: file.etag.clone(), bytes: file.bytes, digests: all });
+        self.change(Change::Keep { etag: etag.to_owned(), bytes, digests: all });
     }
 
     /// Forgets what the database had at the start, except for recordings with these entity tags.
@@ -116,11 +115,11 @@ impl SumStore {
         }
     }
 
-    /// Notes that the Adler-32 of a recording is known.
-    pub(super) fn note(&self, file: &RecordingFile) {
-        let adler32 = self.of(file).get(Algorithm::Adler32).and_then(|value| value.try_into().ok());
-        if let (Some(crc32c), Some(adler32)) = (file.crc32c, adler32.map(u32::from_be_bytes)) {
-            lock(&self.noted).insert(file.name.clone(), (crc32c, adler32));
+    /// Notes that the Adler-32 of the recording with this entity tag, name and CRC-32C is known, if it is.
+    pub(super) fn note(&self, etag: &str, (name, crc32c): (&str, Option<u32>)) {
+        let adler32 = self.of(etag).get(Algorithm::Adler32).and_then(|value| value.try_into().ok());
+        if let (Some(crc32c), Some(adler32)) = (crc32c, adler32.map(u32::from_be_bytes)) {
+            lock(&self.noted).insert(name.to_owned(), (crc32c, adler32));
             self.notes.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -207,10 +206,6 @@ mod tests {
     use super::*;
     use crate::remote::digests::Digester;
 
-    fn file(etag: &str) -> RecordingFile {
-        RecordingFile::example("s", etag, Some(5))
-    }
-
     fn sum(bytes: &[u8]) -> DigestSet {
         let mut digester = Digester::new([Algorithm::Adler32]);
         digester.update(bytes);
@@ -222,30 +217,30 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let disks = [directory.path().to_owned()];
         let store = SumStore::open(&disks);
-        assert_eq!(store.of(&file("\"a\"")), DigestSet::default());
+        assert_eq!(store.of("\"a\""), DigestSet::default());
         assert!(!directory.path().join(DATABASE_FILE).exists(), "without anything to keep");
-        store.keep(&file("\"a\""), &sum(b"a"));
-        store.keep(&file("\"b\""), &sum(b"b"));
+        store.keep("\"a\"", 1, &sum(b"a"));
+        store.keep("\"b\"", 1, &sum(b"b"));
         drop(store);
         let store = SumStore::open(&disks);
-        assert_eq!(store.of(&file("\"a\"")), sum(b"a"));
-        assert_eq!(store.of(&file("\"c\"")), DigestSet::default());
-        store.keep(&file("\"c\""), &sum(b"c"));
+        assert_eq!(store.of("\"a\""), sum(b"a"));
+        assert_eq!(store.of("\"c\""), DigestSet::default());
+        store.keep("\"c\"", 1, &sum(b"c"));
         store.retain(&HashSet::from(["\"b\"".to_owned()]));
         drop(store);
         let store = SumStore::open(&disks);
-        assert_eq!(store.of(&file("\"a\"")), DigestSet::default());
-        assert_eq!(store.of(&file("\"b\"")), sum(b"b"));
-        assert_eq!(store.of(&file("\"c\"")), sum(b"c"), "it came after the start");
+        assert_eq!(store.of("\"a\""), DigestSet::default());
+        assert_eq!(store.of("\"b\""), sum(b"b"));
+        assert_eq!(store.of("\"c\""), sum(b"c"), "it came after the start");
     }
 
     #[test]
     fn a_sum_is_noted_for_the_recording_with_its_crc() {
         let store = SumStore::default();
-        store.note(&file("\"a\""));
+        store.note("\"a\"", ("s", Some(5)));
         assert_eq!((store.notes(), store.noted("s", 5)), (0, None));
-        store.keep(&file("\"a\""), &sum(b"a"));
-        store.note(&file("\"a\""));
+        store.keep("\"a\"", 1, &sum(b"a"));
+        store.note("\"a\"", ("s", Some(5)));
         let adler32 = simd_adler32::adler32(&b"a".as_slice());
         assert_eq!((store.notes(), store.noted("s", 5), store.noted("s", 6)), (1, Some(adler32), None));
     }
@@ -255,8 +250,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(DATABASE_FILE), [7; 8192]).unwrap();
         let store = SumStore::open(&[directory.path().to_owned()]);
-        store.keep(&file("\"a\""), &sum(b"a"));
-        assert_eq!(store.of(&file("\"a\"")), sum(b"a"));
+        store.keep("\"a\"", 1, &sum(b"a"));
+        assert_eq!(store.of("\"a\""), sum(b"a"));
         assert_eq!(std::fs::read(directory.path().join(DATABASE_FILE)).unwrap(), [7; 8192]);
     }
 }
