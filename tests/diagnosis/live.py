@@ -5,7 +5,7 @@
 and has the probe say what is wrong with it. The seed comes from the operating system and is printed; `--seed S` repeats the lines.
 
     tests/diagnosis/live.py 20                              what an acceptance needs: about 40 minutes on 2 quiet CPUs
-    tests/diagnosis/live.py 5 --kinds clean,tcp-policer     some kinds
+    tests/diagnosis/live.py 5 --kinds clean,tcp-pauses      some kinds
     tests/diagnosis/live.py 3 --kinds all                   those too that are not run by default
 
 Standard output has a line of JSON for each run: its kind and number, the seed, the path, the commands of both ends, the causes with their
@@ -201,8 +201,8 @@ KINDS = {
     "mtu-one-way": udp(lambda draw: hole(draw, ["fwd: ", "rev: "]), {"mtu"}),
     "spraying": udp(spray, {"spraying"}),
     "two": udp(two),
-    "|": None,
     "tcp-pauses": pauses,
+    "|": None,
     "tcp-slow-reader": slow,
     "tcp-window": window,
     "gilbert": udp(lambda draw: gilbert(draw, scale(draw, 0.004, 0.05)), {"burst-loss"}),

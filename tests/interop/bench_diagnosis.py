@@ -173,8 +173,11 @@ def flows(draw, seed):
     return {
         "receiver-window": lambda: Run(path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 {window} {window}'; {SERVE}"),
         "send-buffer": lambda: Run(f"{path}; near: tcp-wmem={window >> 10}KiB", TCP.replace("cubic", "bbr")),
-        "slow-application": lambda: Run(
+        "pausing-reader": lambda: Run(
             path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {stopped(some(0.3, 0.6), 0.05, SERVE)}"
+        ),
+        "slow-application": lambda: Run(
+            path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {SERVE} --slow-reader {rate * some(0.05, 0.4):.1f}Mbps"
         ),
         "loss": lambda: Run(f"{path},loss={10 ** some(-2.5, -1.8):.4f}", TCP),
         # From one loss to the next, CUBIC takes up to 8 s here.

@@ -37,6 +37,7 @@
 mod bursts;
 mod case;
 mod clusters;
+mod flow;
 mod hosts;
 mod microburst;
 mod network;
@@ -47,6 +48,7 @@ pub mod tcp;
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init)]
 mod tests;
+mod waits;
 
 pub use case::{Account, Case, Cause, Counters, Diagnosis, Finding, Shares};
 pub use clusters::{Arrived, LossBurst};

@@ -23,7 +23,7 @@ fn lines(path: &Path) -> Vec<String> {
 
 fn serve(at: SocketAddr, token: &Token) -> Server {
     let services: Vec<Box<dyn skyhaul::peer::Service>> =
-        vec![Box::new(UdpService::new().unwrap()), Box::new(TcpService)];
+        vec![Box::new(UdpService::new().unwrap()), Box::new(TcpService::default())];
     Server::start(at, token.clone(), ServerOptions::default(), services).unwrap()
 }
 

@@ -16,7 +16,7 @@ mod path;
 
 use crate::random::Random;
 use path::Path;
-use skyhaul_core::diagnose::tcp::{Flow, Round};
+use skyhaul_core::diagnose::tcp::{Flow, ReaderTimes, Round};
 use skyhaul_core::diagnose::{Account, Case, Cause, Point, Setting};
 use skyhaul_core::measure::clock::ClockFit;
 
@@ -73,14 +73,15 @@ pub fn play(causes: &[Cause], seed: u64) -> Case {
     case
 }
 
-/// The six limits.
-pub const LIMITS: [Cause; 6] = [
+/// The limits of a flow.
+pub const LIMITS: [Cause; 7] = [
     Cause::ReceiverWindow,
     Cause::SendBuffer,
     Cause::SlowApplication,
     Cause::SlowDisk,
     Cause::Loss,
     Cause::ShallowBuffer,
+    Cause::PausingReader,
 ];
 
 /// What bounds the flow, segments and parts of the path's rate.
@@ -118,11 +119,25 @@ pub fn play_flow(cause: Option<Cause>, seed: u64) -> Flow {
             let sends = random.pick(&[0, 1]) == 0;
             *if sends { &mut bounds.application } else { &mut bounds.reader } = part;
         }
+        // Seen from the sender, it is as slow as what it reads in the mean.
+        Some(Cause::PausingReader) => bounds.reader = part,
         Some(Cause::Loss) => bounds.loss = random.uniform(8.0, 60.0) / segments / segments,
         Some(Cause::ShallowBuffer) => bounds.buffer = random.uniform(0.01, 0.2),
         _ => {}
     }
-    rounds(&bounds, segments, rtt, &mut random)
+    let is_slow = bounds.reader < 1.0;
+    let flow = rounds(&bounds, segments, rtt, &mut random);
+    Flow { reader: Some(reader(cause, is_slow, &mut random)), ..flow }
+}
+
+/// What the receiver's thread did: on any host, it pauses now and then.
+fn reader(cause: Option<Cause>, is_slow: bool, random: &mut Random) -> ReaderTimes {
+    let (short, paused) = match (cause, is_slow) {
+        (Some(Cause::PausingReader), _) => (random.uniform(0.0, 0.05), random.uniform(0.15, 0.9)),
+        (_, true) => (random.uniform(0.7, 0.98), random.uniform(0.0, 0.02)),
+        _ => (random.uniform(0.0, 0.1), random.uniform(0.0, 0.02)),
+    };
+    ReaderTimes { waited: 1.0 - short - paused, short, paused, room: 1.0, ..ReaderTimes::default() }
 }
 
 fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow {

@@ -6998,7 +6998,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe__subcmd__serve)
-            opts="-h -V --listen --port --token-file --tests --queue --per-peer --most --longest --iperf3 --stamp --udpmon --json --config --show-config --help --version"
+            opts="-h -V --listen --port --token-file --tests --queue --per-peer --most --longest --iperf3 --stamp --udpmon --slow-reader --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7056,6 +7056,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --udpmon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --slow-reader)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

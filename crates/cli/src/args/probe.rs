@@ -15,7 +15,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
-use skyhaul_measure::probe::tcp::MAX_FLOWS;
+use skyhaul_measure::probe::tcp::{MAX_FLOWS, ReaderHabit};
 use skyhaul_measure::probe::udp::{MAX_DATAGRAM, MAX_TRAIN, MIN_DATAGRAM};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -87,6 +87,9 @@ pub(crate) struct ServeArgs {
     /// Also respond to udpmon, without a token: up to 8 clients concurrently, or --tests if that is more
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233")]
     pub(crate) udpmon: Option<u16>,
+    /// Read TCP as a slow application does, to try a diagnosis: pause for TIME in each PERIOD (50ms@200ms), or read at most at RATE (20Mbps)
+    #[arg(long, value_name = "TIME@PERIOD|RATE")]
+    pub(crate) slow_reader: Option<ReaderHabit>,
     /// Print one JSON report on standard output at the end
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,

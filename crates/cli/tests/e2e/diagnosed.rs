@@ -188,11 +188,16 @@ fn what_bounds_a_connection_is_named_and_a_page_shows_it() {
     }
     let path = "rate=100Mbps,delay=20ms,seed=7";
     let small = format!("sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'; {SERVE}");
-    let stops = format!("sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {}", paused());
+    let tuned = "sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'";
+    let stops = format!("{tuned}; {}", paused());
+    let sleeps = format!("{tuned}; {SERVE} --slow-reader 160ms@200ms");
+    let slow = format!("{tuned}; {SERVE} --slow-reader 8Mbps");
     let lossy = "rate=100Mbps,delay=20ms,loss=0.01,seed=7";
     for (path, far, cause) in [
         (path, small.as_str(), "receiver-window"),
-        (path, stops.as_str(), "slow-application"),
+        (path, stops.as_str(), "pausing-reader"),
+        (path, sleeps.as_str(), "pausing-reader"),
+        (path, slow.as_str(), "slow-application"),
         (lossy, SERVE, "loss"),
         // Each of the three paths has this rate: together no more than a slow machine sends.
         ("rate=100Mbps,delay=10ms,paths=3/spray/1ms,seed=7", SERVE, "spraying"),

@@ -62,6 +62,8 @@ crate::named! {
         Loss = "loss",
         /// TCP: the buffer of the bottleneck is too short for the congestion control.
         ShallowBuffer = "shallow-buffer",
+        /// TCP: the receiving application stops reading for a while, again and again.
+        PausingReader = "pausing-reader",
     }
 }
 

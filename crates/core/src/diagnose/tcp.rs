@@ -2,12 +2,8 @@
 //! waiting times of both applications.
 
 use super::case::{Cause, Finding};
-
-/// If more than this fraction of the segments, and at least this many, are reordered, packets take several paths.
-const SPRAYED: (f64, u64) = (2e-3, 50);
-
-/// A sending thread that needs a CPU for at least this fraction of the time is slower than the path.
-const BUSY: f64 = 0.8;
+pub use super::flow::{Flow, ReaderTimes, Round, WindowDoubt, WindowLimit};
+use super::waits::waits;
 
 /// If none of at least this many segments arrived, that is not chance.
 const VANISHED: u64 = 4;
@@ -41,133 +37,6 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     }
     findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     findings
-}
-
-/// If the window has shrunk for more than the first fraction of the time that a window which does not grow limits the flow, and more than the
-/// second of all the time that it does, the reader is away. The window of a reader that keeps up is nearly all of the buffer.
-const SHRINKS: (f64, f64) = (0.2, 0.1);
-
-impl Flow {
-    /// Whether the receiver's window closes because its application does not read, not because its buffer is small.
-    #[must_use]
-    pub fn is_reader_away(&self) -> bool {
-        let away = self.reader_away * self.seconds;
-        away > SHRINKS.0 * (self.rwnd_limited - self.rwnd_outgrown) && away > SHRINKS.1 * self.rwnd_limited
-    }
-
-    /// Whether segments take several paths: many more are reordered than retransmission explains.
-    #[must_use]
-    pub fn is_sprayed(&self) -> bool {
-        self.reordered >= SPRAYED.1 && self.reordered as f64 > SPRAYED.0 * self.segments as f64
-    }
-}
-
-/// Causes at the ends, from the fractions of the time spent waiting for the receiver's window, the send buffer and
-/// data.
-fn waits(flow: &Flow, [rwnd, sndbuf, idle]: [f64; 3], findings: &mut Vec<Finding>) {
-    let of = |time: f64| time / flow.seconds.max(1e-9);
-    let mut name =
-        |cause, share: f64, text: String| findings.push(Finding::new(cause, 0.5 + share / 2.0, text));
-    let percent = |share: f64| share * 100.0;
-    let kept = rwnd - of(flow.rwnd_outgrown);
-    if rwnd > 0.2 {
-        // A window closes because it is small, or because the application does not read.
-        match (flow.disk_wait > 0.4, flow.is_reader_away()) {
-            (true, _) => name(
-                Cause::SlowDisk,
-                rwnd,
-                format!("a disk is waited for {:.0} % of the time", percent(flow.disk_wait)),
-            ),
-            (_, true) => {
-                name(
-                    Cause::SlowApplication,
-                    rwnd,
-                    format!(
-                        "the receiver has data and does not read {:.0} % of the time",
-                        percent(flow.reader_away)
-                    ),
-                );
-            }
-            _ if kept > 0.2 => name(
-                Cause::ReceiverWindow,
-                kept,
-                format!("{:.0} % of the time is the receiver's window", percent(kept)),
-            ),
-            // The kernel tuned it: what it held back at first, it does no more.
-            _ => {}
-        }
-    }
-    if sndbuf > 0.2 {
-        name(Cause::SendBuffer, sndbuf, format!("{:.0} % of the time is the send buffer", percent(sndbuf)));
-    }
-    if idle > 0.2 {
-        let (cause, what) = match flow {
-            _ if flow.disk_wait > 0.4 => (Cause::SlowDisk, "disk"),
-            // It has data all the time, and produces segments more slowly than the path takes them.
-            _ if flow.sender_busy > BUSY => (Cause::Sender, "CPU"),
-            _ => (Cause::SlowApplication, "application"),
-        };
-        let mut text =
-            format!("there was nothing to send {:.0} % of the time: the sender's {what}", percent(idle));
-        if cause == Cause::Sender {
-            text += &format!("; its thread used one, or waited for it, {:.0} %", percent(flow.sender_busy));
-        }
-        name(cause, idle, text);
-    }
-}
-
-/// One flow.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Flow {
-    /// Duration, s.
-    pub seconds: f64,
-    /// Time in which there was something to send, s (`tcpi_busy_time`).
-    pub busy: f64,
-    /// Of that, time limited by the receiver's window, s (`tcpi_rwnd_limited`).
-    pub rwnd_limited: f64,
-    /// Of that, time in which the window was growing, and became more than twice as large, s.
-    pub rwnd_outgrown: f64,
-    /// Of `busy`, time limited by the send buffer, s (`tcpi_sndbuf_limited`).
-    pub sndbuf_limited: f64,
-    /// Fraction of the time that the sending and the receiving application waited for their disks, 0 to 1.
-    pub disk_wait: f64,
-    /// Fraction of the time that the receiving application had data and did not read, 0 to 1.
-    pub reader_away: f64,
-    /// Fraction of the time that the sending thread was on a CPU, or waited for one, 0 to 1.
-    pub sender_busy: f64,
-    /// Segments sent.
-    pub segments: u64,
-    /// Segments retransmitted.
-    pub retransmitted: u64,
-    /// Segments that the peer received twice.
-    pub doubled: u64,
-    /// Segments that arrived after a later one.
-    pub reordered: u64,
-    /// Bytes received; `None` if the receiver does not report them.
-    pub received: Option<u64>,
-    /// Smallest round-trip time, s.
-    pub min_rtt: f64,
-    /// The congestion control keeps its rate under loss (BBR), so its window says nothing about losses.
-    pub paced: bool,
-    /// The flow, one entry per round trip.
-    pub rounds: Vec<Round>,
-}
-
-/// One round trip of a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Round {
-    /// When it began, s.
-    pub at: f64,
-    /// Round-trip time before the first retransmission in this round trip, s; 0 if unknown.
-    pub rtt: f64,
-    /// Congestion window, in any unit.
-    pub window: f64,
-    /// Segments retransmitted.
-    pub lost: u32,
-    /// Segments sent.
-    pub sent: u32,
-    /// Rate of delivery, in any unit; 0 if unknown.
-    pub rate: f64,
 }
 
 /// The pattern of a TCP flow's losses, from its measurements per round trip.

@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
 }
 
 fn serve(at: Ipv4Addr, token: &Token) -> Result<Server> {
-    let services: Vec<Box<dyn Service>> = vec![Box::new(UdpService::new()?), Box::new(TcpService)];
+    let services: Vec<Box<dyn Service>> = vec![Box::new(UdpService::new()?), Box::new(TcpService::default())];
     Ok(Server::start(SocketAddr::new(IpAddr::V4(at), 0), token.clone(), ServerOptions::default(), services)?)
 }
 

@@ -79,6 +79,8 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Bytes received from the peer in order.
     pub bytes_received: u64,
+    /// Time since data came, in steps of the kernel's clock tick.
+    pub last_data_recv: Duration,
     /// Segments sent, retransmissions included.
     pub segs_out: u32,
     /// Segments received.
@@ -170,6 +172,7 @@ impl TcpInfo {
             unacked: word(24),
             lost: word(32),
             retrans: word(36),
+            last_data_recv: Duration::from_millis(word(52).into()),
             pmtu: word(60),
             rcv_ssthresh: word(64),
             rtt: micros(68),
@@ -262,6 +265,7 @@ mod tests {
         let bytes: Vec<u8> = (0..58u32).flat_map(|n| (n * 4).to_ne_bytes()).collect();
         let whole = TcpInfo::read(&bytes);
         assert_eq!((whole.rtt, whole.snd_cwnd), (Duration::from_micros(68), 80));
+        assert_eq!(whole.last_data_recv, Duration::from_millis(52));
         assert_eq!((whole.rcv_ooopack, whole.snd_wnd, whole.rcv_wnd), (Some(224), Some(228), None));
         let old = TcpInfo::read(&bytes[..104]);
         assert_eq!((old.total_retrans, old.pacing_rate, old.snd_wnd, old.min_rtt), (100, 0, None, None));

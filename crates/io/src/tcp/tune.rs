@@ -89,6 +89,24 @@ pub fn buffers(socket: &impl AsFd) -> (u64, u64) {
     (granted(socket, libc::SO_SNDBUF), granted(socket, libc::SO_RCVBUF))
 }
 
+/// Options that are set for good (`SO_BUF_LOCK`, Linux 5.14), and the flag of the receive buffer among them.
+const BUFFER_LOCK: i32 = 72;
+const RECEIVE_LOCKED: i32 = 2;
+
+/// How large the kernel may make the receive buffer of a connection, in bytes of data: what it is now, if it was set or the kernel does not
+/// tune buffers.
+#[must_use]
+pub fn receive_limit(socket: &impl AsFd) -> u64 {
+    let now = granted(socket, libc::SO_RCVBUF);
+    let locks = get_option::<i32>(socket.as_fd(), libc::SOL_SOCKET, BUFFER_LOCK).unwrap_or(RECEIVE_LOCKED);
+    let setting = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    if locks & RECEIVE_LOCKED != 0 || setting("tcp_moderate_rcvbuf").trim() == "0" {
+        return now;
+    }
+    let most = setting("tcp_rmem").split_whitespace().nth(2).and_then(|most| most.parse::<u64>().ok());
+    most.map_or(now, |most| now.max(most / 2))
+}
+
 fn granted(socket: &impl AsFd, name: i32) -> u64 {
     let bytes = get_option::<i32>(socket.as_fd(), libc::SOL_SOCKET, name).unwrap_or(0);
     u64::try_from(bytes).unwrap_or(0) / 2
@@ -136,10 +154,12 @@ mod tests {
     fn what_was_asked_and_granted_is_read_back() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(receive_limit(&stream) >= buffers(&stream).1);
         let send = set_send_buffer(&stream, Size::from_bytes(100_000));
         let receive = set_receive_buffer(&stream, Size::from_bytes(50_000));
         assert_eq!((send.asked, send.granted), (100_000, 100_000));
         assert_eq!(buffers(&stream), (100_000, receive.granted));
+        assert_eq!(receive_limit(&stream), receive.granted, "a buffer that was set is not tuned");
         let absurd = set_send_buffer(&stream, Size::from_bytes(u64::MAX));
         assert_eq!(absurd.asked, u64::MAX);
         assert!(absurd.granted >= 100_000);

@@ -28,12 +28,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         },
         ..ServerOptions::default()
     };
+    let tcp = TcpService { reader: args.slow_reader.unwrap_or_default() };
     let server = Server::start_with(
         &key,
         SocketAddr::new(args.listen, args.port),
         token,
         options,
-        vec![Box::new(UdpService::new()?), Box::new(TcpService), Box::new(HostService)],
+        vec![Box::new(UdpService::new()?), Box::new(tcp), Box::new(HostService)],
     )?;
     say!("serving on {}", server.local());
     let door = Listener::with_token("probe", server.local(), &args.token_file, key.fingerprint());

@@ -11,7 +11,7 @@
 use super::flow::FlowDirection;
 use super::protocol::{TcpClient, TcpPoint, TcpPointReport};
 use super::report::{FlowReport, TcpBottleneck};
-use super::verdict::{lossy, sender_busy};
+use super::verdict::{sender_busy, with_receiver};
 use crate::probe::TestDirection;
 use crate::probe::udp::{CauseReport, EvenLosses, UdpDiagnosis};
 use serde::{Serialize, Serializer};
@@ -141,9 +141,8 @@ impl FlowLosses {
 #[must_use]
 pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
     let of = |(n, (sender, receiver)): (usize, (Option<&FlowReport>, Option<&FlowReport>))| {
-        let received = receiver.map(|receiver| receiver.bytes + receiver.omitted_bytes);
         let found = match sender {
-            Some(sender) => of_flow(sender, received, probe),
+            Some(sender) => of_flow(sender, receiver, probe),
             None => TcpDiagnosis { unknown: Some(UnknownCause::NoReport), ..TcpDiagnosis::default() },
         };
         TcpDiagnosis { flow: n, ..found }
@@ -151,11 +150,11 @@ pub fn diagnose(report: &TcpPointReport, probe: &str) -> Vec<TcpDiagnosis> {
     report.flows().enumerate().map(of).collect()
 }
 
-fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosis {
+fn of_flow(flow: &FlowReport, receiver: Option<&FlowReport>, probe: &str) -> TcpDiagnosis {
     let Some((waited, verdict)) = flow.waited.zip(flow.verdict.as_ref()) else {
         return TcpDiagnosis { unknown: Some(UnknownCause::NoAccount), ..TcpDiagnosis::default() };
     };
-    let known = lossy(flow);
+    let known = with_receiver(flow, &waited, receiver);
     let seconds = known.seconds;
     // Data were under way, but the application had no more to send, or the send buffer took no more.
     let most =
@@ -163,11 +162,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
     let idle = most(TcpBottleneck::Application, waited.application);
     let seen = tcp::Flow {
         busy: (1.0 - idle) * seconds,
-        rwnd_limited: waited.receive_window * seconds,
         sndbuf_limited: most(TcpBottleneck::SendBuffer, waited.send_buffer) * seconds,
-        reader_away: waited.reader_away,
-        rwnd_outgrown: waited.window_outgrown * seconds,
-        received,
         sender_busy: sender_busy(flow),
         ..known
     };
@@ -182,6 +177,7 @@ fn of_flow(flow: &FlowReport, received: Option<u64>, probe: &str) -> TcpDiagnosi
     let of_verdict = match verdict.bound {
         TcpBottleneck::ReceiveWindow => Some(Cause::ReceiverWindow),
         TcpBottleneck::SendBuffer => Some(Cause::SendBuffer),
+        TcpBottleneck::PausingReceiver => Some(Cause::PausingReader),
         TcpBottleneck::SlowReceiver | TcpBottleneck::Application => Some(Cause::SlowApplication),
         TcpBottleneck::ShallowBuffer => Some(Cause::ShallowBuffer),
         TcpBottleneck::Loss => Some(Cause::Loss),
@@ -232,6 +228,10 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
         }
         Cause::SlowApplication => {
             "skyhaul host   # at both ends; then look at what the application waits for".to_owned()
+        }
+        Cause::PausingReader => {
+            "skyhaul host --role receive   # on the receiver; then look at what its program waits for"
+                .to_owned()
         }
         // The thread always has data: larger segments and no copies cost it less, more flows use more CPUs.
         Cause::Sender => format!(
@@ -501,12 +501,22 @@ mod tests {
             },
             waited: Some(waited),
             verdict: Some(verdict),
+            reader: None,
             error: None,
         }
     }
 
+    /// The receiving end of a flow, with so many bytes, of an older server.
+    fn receiver(bytes: u64) -> FlowReport {
+        FlowReport { bytes, ..flow(SenderWaits::default(), TcpBottleneck::Unknown, &[], 0) }
+    }
+
     fn found(flow: &FlowReport, received: u64) -> Vec<Cause> {
-        of_flow(flow, Some(received), "probe").causes.into_iter().map(|cause| cause.cause).collect()
+        of_flow(flow, Some(&receiver(received)), "probe")
+            .causes
+            .into_iter()
+            .map(|cause| cause.cause)
+            .collect()
     }
 
     #[test]
@@ -566,8 +576,9 @@ mod tests {
 
     #[test]
     fn losses_that_are_too_few_or_of_no_pattern_are_told() {
-        let told =
-            |flow: &FlowReport| of_flow(flow, Some(1), "probe").unknown.map(|unknown| unknown.to_string());
+        let told = |flow: &FlowReport| {
+            of_flow(flow, Some(&receiver(1)), "probe").unknown.map(|unknown| unknown.to_string())
+        };
         let few = flow(PATH, TcpBottleneck::Loss, &[900, 20, 90], 2);
         assert!(told(&few).unwrap().contains("lost twice after slow start"));
         assert!(told(&few).unwrap().ends_with("--time 40s"));

@@ -1,5 +1,6 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
+use super::reader::{Call, CallEnd, ReadTimes, ReaderHabit};
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
@@ -84,6 +85,8 @@ pub(super) struct Ended {
     pub(super) usage: Usage,
     pub(super) cpu_wait: Duration,
     pub(super) calls: u64,
+    /// Of a receiver.
+    pub(super) reads: ReadTimes,
     /// The peer closed or reset the connection.
     pub(super) closed: bool,
     pub(super) error: Option<String>,
@@ -230,15 +233,25 @@ impl Shared {
     fn receive(&self, state: &State, ended: &mut Ended) -> io::Result<()> {
         let stream = &state.flow.stream;
         let mut buffer = room(block(&self.options))?;
+        let habit = self.options.reader;
+        let piece = habit.piece(buffer.len());
         let mut received = 0;
         let mut over: Option<Instant> = None;
         let mut quiet = Instant::now();
+        let mut left = quiet;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let ends = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
         let awake = ends.is_ok_and(|(peer, local)| is_own(peer, local)) && 2 * self.flows.len() <= processors;
         loop {
             ended.calls += 1;
-            match receive(stream, &mut buffer, self.options.take) {
+            let called = Instant::now();
+            let result = receive(stream, &mut buffer[..piece], self.options.take);
+            let outside = called - std::mem::replace(&mut left, Instant::now());
+            let data = result.as_ref().is_ok_and(|n| *n > 0);
+            let end = if data { CallEnd::Data } else { CallEnd::Nothing };
+            let call = Call { outside, inside: left - called, end };
+            ended.reads.call(call, TICK, || TcpInfo::of(stream).ok().map(|info| info.last_data_recv));
+            match result {
                 Ok(0) => {
                     ended.closed = true;
                     return Ok(());
@@ -246,11 +259,13 @@ impl Shared {
                 Ok(n) => {
                     received += n as u64;
                     state.bytes.store(received, Relaxed);
-                    let before = std::mem::replace(&mut quiet, Instant::now());
+                    let before = std::mem::replace(&mut quiet, left);
                     ended.last_byte = quiet - self.begin;
-                    if n < buffer.len() && n >= SCRAP && quiet - before < OFTEN {
+                    if n < piece && n >= SCRAP && quiet - before < OFTEN {
                         gather(quiet, awake);
                     }
+                    let now = self.begin.elapsed();
+                    self.wait_until(now + habit.away(now, n));
                 }
                 Err(error) if is_pause(&error) => {}
                 Err(error) => return Err(error),
@@ -382,6 +397,8 @@ pub struct TcpRunOptions {
     /// How long receivers that are stopped wait for what is still under way: until nothing came for this long. Zero: not
     /// at all.
     pub drain: Duration,
+    /// How receivers read.
+    pub reader: ReaderHabit,
 }
 
 impl Default for TcpRunOptions {
@@ -398,6 +415,7 @@ impl Default for TcpRunOptions {
             sample: Duration::from_millis(10),
             interval: Duration::from_secs(1),
             drain: Duration::ZERO,
+            reader: ReaderHabit::Quick,
         }
     }
 }

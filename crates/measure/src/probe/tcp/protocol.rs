@@ -2,7 +2,9 @@
 //! both hosts.
 
 use super::flow::{FlowDirection, MAX_FLOWS, TcpRunOptions, TestAmount};
+use super::reader::ReaderHabit;
 use super::report::{FlowReport, TcpPrediction, TcpReport};
+use super::verdict::ask_receiver;
 use super::{TcpFlow, TcpRun};
 use crate::probe::{TestDirection, stop_waiting};
 use serde::{Deserialize, Serialize};
@@ -181,7 +183,12 @@ impl TcpPoint {
     }
 
     /// Start one end of it.
-    pub(super) fn start(&self, streams: Vec<TcpStream>, client: bool) -> io::Result<TcpRun> {
+    pub(super) fn start(
+        &self,
+        streams: Vec<TcpStream>,
+        client: bool,
+        reader: ReaderHabit,
+    ) -> io::Result<TcpRun> {
         let sends = |n: usize| match self.way {
             TestDirection::Forward => client,
             TestDirection::Reverse => !client,
@@ -206,6 +213,7 @@ impl TcpPoint {
             stagger: Duration::from_secs_f64(self.stagger),
             cpus: if client { self.cpus_here.clone() } else { self.cpus_there.clone() },
             drain: QUIET,
+            reader,
             ..TcpRunOptions::default()
         };
         TcpRun::start(flows.collect(), options)
@@ -341,7 +349,7 @@ impl TcpClient {
             TcpReply::Ready => {}
             other => return Err(self.refused(other)),
         }
-        let run = point.start(streams, true)?;
+        let run = point.start(streams, true, ReaderHabit::Quick)?;
         while !run.is_done() && !stop.load(Relaxed) {
             std::thread::sleep(POLL_INTERVAL);
             live(run.elapsed(), run.moved());
@@ -361,6 +369,12 @@ impl TcpClient {
         let here = run.finish();
         let mut report =
             TcpPointReport { point: point.clone(), here, there, missing: None, expected: Vec::new() };
+        for (here, there) in report.here.flows.iter_mut().zip(&mut report.there.flows) {
+            match here.direction {
+                FlowDirection::Send => ask_receiver(here, there),
+                FlowDirection::Receive => ask_receiver(there, here),
+            }
+        }
         report.expected = report.flows().map(|(sender, _)| TcpPrediction::of(sender?, None)).collect();
         Ok((report, error))
     }

@@ -1,6 +1,7 @@
 //! What flows did, as data.
 
 use super::flow::FlowDirection;
+use super::reader::ReaderReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::hint::{Hint, lines};
 use skyhaul_core::predict::{MAX_WINDOW, Path, cubic_rate, mathis_rate, window_rate};
@@ -96,6 +97,9 @@ pub struct FlowReport {
     pub waited: Option<SenderWaits>,
     /// What bounded it, if it was a sender.
     pub verdict: Option<FlowVerdict>,
+    /// What its thread did, if it was a receiver that reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader: Option<ReaderReport>,
     /// The error that ended it.
     pub error: Option<String>,
 }
@@ -249,6 +253,8 @@ pub enum TcpBottleneck {
     ReceiveWindow,
     /// The receiving application reads too slowly.
     SlowReceiver,
+    /// The receiving application stops reading for a while, again and again.
+    PausingReceiver,
     /// The send buffer is smaller than what the path holds.
     SendBuffer,
     /// Losses that do not depend on how much is under way.

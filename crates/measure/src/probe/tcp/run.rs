@@ -223,10 +223,15 @@ fn of_flow(state: &State, ended: &Ended, seen: Seen, (omit, always): (f64, bool)
         counts: counts(&seen),
         waited: None,
         verdict: None,
+        reader: None,
         error: ended.error.clone(),
     };
     flow.intervals = intervals(&seen.boundaries.into_values(), omit);
     flow.trace = seen.trace.into_values();
+    if flow.direction == FlowDirection::Receive {
+        flow.reader =
+            Some(ended.reads.report(ended.usage.user + ended.usage.system, tune::receive_limit(stream)));
+    }
     if flow.direction == FlowDirection::Send {
         let waited = waited(&seen.from.0, &seen.to.0, seen.held);
         let samples = seen.samples.max(1) as f64;

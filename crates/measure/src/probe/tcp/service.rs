@@ -1,6 +1,7 @@
 //! The server's side of a TCP test: it admits a client, accepts the flows of a point, and reports what this end measured.
 
 use super::protocol::{COOKIE_BYTES, NAME, TcpCommand, TcpPoint, TcpReply, TcpRequest};
+use super::reader::ReaderHabit;
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Service, Session};
 use skyhaul_core::hint::Hint;
@@ -24,7 +25,10 @@ const MAX_SAMPLES: usize = 4000;
 
 /// Measurements of a path with TCP.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TcpService;
+pub struct TcpService {
+    /// How its receivers read.
+    pub reader: ReaderHabit,
+}
 
 fn request(body: &Value) -> Result<TcpRequest, String> {
     serde_json::from_value(body.clone()).map_err(|error| format!("invalid request: {error}"))
@@ -48,12 +52,51 @@ impl Service for TcpService {
         while !session.is_over() && heard.elapsed() < IDLE_TIMEOUT {
             match session.connection.receive(SERVER_POLL_INTERVAL) {
                 Ok(TcpCommand::Point(point)) => {
-                    measure(session, &point)?;
+                    self.measure(session, &point)?;
                     heard = Instant::now();
                 }
                 Ok(TcpCommand::End) => return Ok(()),
                 // Of a point that failed.
                 Ok(TcpCommand::Stop) => {}
+                Err(error) if error.is_late() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(PeerError::Stopped)
+    }
+}
+
+impl TcpService {
+    fn measure(&self, session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError> {
+        let failed = |connection: &mut Connection, why: String| connection.send(&TcpReply::Failed { why });
+        let permitted = point.check().and_then(|()| allowed(point.rate(), &session.limits));
+        if let Err(why) = permitted {
+            return failed(session.connection, why);
+        }
+        if point.takes() > session.left().as_secs_f64() {
+            let why =
+                format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
+            return failed(session.connection, why);
+        }
+        let streams = match accept(session, point)? {
+            Ok(streams) => streams,
+            Err(error) => return failed(session.connection, error.to_string()),
+        };
+        let run = match point.start(streams, false, self.reader) {
+            Ok(run) => run,
+            Err(error) => return failed(session.connection, error.to_string()),
+        };
+        session.connection.send(&TcpReply::Ready)?;
+        // The client says when it has ended.
+        while !session.is_over() {
+            match session.connection.receive(SERVER_POLL_INTERVAL) {
+                Ok(TcpCommand::Stop) => {
+                    run.stop();
+                    let mut report = run.finish();
+                    report.thin(MAX_SAMPLES);
+                    return session.connection.send(&TcpReply::Report(Box::new(report)));
+                }
+                Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
                 Err(error) if error.is_late() => {}
                 Err(error) => return Err(error),
             }
@@ -73,42 +116,6 @@ fn allowed(rate: Option<f64>, limits: &Limits) -> Result<(), String> {
             Hint("set a lower --pacing for each flow")
         )),
     }
-}
-
-fn measure(session: &mut Session<'_>, point: &TcpPoint) -> Result<(), PeerError> {
-    let failed = |connection: &mut Connection, why: String| connection.send(&TcpReply::Failed { why });
-    let permitted = point.check().and_then(|()| allowed(point.rate(), &session.limits));
-    if let Err(why) = permitted {
-        return failed(session.connection, why);
-    }
-    if point.takes() > session.left().as_secs_f64() {
-        let why = format!("the reserved time has expired{}", Hint("run fewer or shorter tests at a time"));
-        return failed(session.connection, why);
-    }
-    let streams = match accept(session, point)? {
-        Ok(streams) => streams,
-        Err(error) => return failed(session.connection, error.to_string()),
-    };
-    let run = match point.start(streams, false) {
-        Ok(run) => run,
-        Err(error) => return failed(session.connection, error.to_string()),
-    };
-    session.connection.send(&TcpReply::Ready)?;
-    // The client says when it has ended.
-    while !session.is_over() {
-        match session.connection.receive(SERVER_POLL_INTERVAL) {
-            Ok(TcpCommand::Stop) => {
-                run.stop();
-                let mut report = run.finish();
-                report.thin(MAX_SAMPLES);
-                return session.connection.send(&TcpReply::Report(Box::new(report)));
-            }
-            Ok(_) => return Err(session.connection.unexpected("another order while it measures")),
-            Err(error) if error.is_late() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(PeerError::Stopped)
 }
 
 /// Accepts the flows; the inner error is reported to the client.

@@ -120,6 +120,37 @@ fn a_small_window_of_the_receiver_is_named() {
     assert!(verdict.text.contains("receiver's window") && verdict.hint.is_some(), "{verdict:?}");
 }
 
+/// A receiver with a buffer of 64 KiB, and the reader of this habit: parts of its time away for a short while, and in pauses.
+fn away(reader: ReaderHabit) -> (f64, f64, ReaderReport) {
+    let small = Setup { window: Some(Size::from_bytes(64 << 10)), ..Setup::default() };
+    let (out, into) = pairs(1, &small);
+    let receive = TcpRunOptions { reader, ..TcpRunOptions::default() };
+    let receiving = TcpRun::start(flows(into, FlowDirection::Receive), receive).unwrap();
+    // A rate that a quick reader keeps up with, and a slow one does not.
+    let send = TcpRunOptions {
+        amount: TestAmount::Time(Duration::from_millis(700)),
+        rate: Rate::from_bits_per_second(200_000_000),
+        block: Size::from_bytes(10_000),
+        ..TcpRunOptions::default()
+    };
+    let sent = run(flows(out, FlowDirection::Send), send).unwrap();
+    let received = receiving.finish();
+    assert!(sent.flows[0].reader.is_none(), "a sender reads nothing");
+    let report = received.flows[0].reader.unwrap();
+    assert_eq!(report.buffer_limit, received.flows[0].receive_buffer, "a buffer that was set is not tuned");
+    (report.short_seconds / report.seconds, report.paused_seconds / report.seconds, report)
+}
+
+#[test]
+fn a_receiver_reports_what_its_thread_did() {
+    // A busy machine makes anything pause, but no pause vanish.
+    let (length, period) = (Duration::from_millis(60), Duration::from_millis(100));
+    let (_, paused, report) = away(ReaderHabit::Pauses { length, period });
+    assert!(paused > 0.4 && report.pauses >= 4 && report.longest_pause > 0.055, "{report:?}");
+    let (short, paused, report) = away(ReaderHabit::Slow(Rate::from_bits_per_second(8_000_000)));
+    assert!(short + paused > 0.7, "{report:?}");
+}
+
 #[test]
 fn flows_end_when_stopped_and_the_drain_takes_what_is_under_way() {
     let (out, into) = pairs(1, &Setup::default());
@@ -168,7 +199,7 @@ fn no_flows_and_too_many_are_errors() {
 fn two_hosts_measure_points_in_every_direction() {
     use skyhaul::peer::{Server, ServerOptions, Token};
     let token = Token::new("a-token-for-this-test").unwrap();
-    let services: Vec<Box<dyn skyhaul::peer::Service>> = vec![Box::new(TcpService)];
+    let services: Vec<Box<dyn skyhaul::peer::Service>> = vec![Box::new(TcpService::default())];
     let at = "127.0.0.1:0".parse().unwrap();
     let server = Server::start(at, token.clone(), ServerOptions::default(), services).unwrap();
     let point = TcpPoint { flows: 2, block: 50_000, bytes: Some(4_000_000), ..TcpPoint::default() };

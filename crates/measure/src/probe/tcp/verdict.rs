@@ -9,7 +9,8 @@
 //!                      └─ no loss ─ slow start, pacing, the CPU, or a path that is full
 //! ```
 //!
-//! Limits: one end's view. That the receiving application is slow shows only in its window.
+//! Limits: one end's view, until the receiver has reported what its thread did ([`ask_receiver`]). Before, a slow or pausing application
+//! shows only in its window.
 //!
 //! A flow round trip by round trip, as its trace tells, for what judges its losses.
 //!
@@ -19,7 +20,7 @@
 //! ```
 
 use super::report::{FlowReport, FlowVerdict, SenderWaits, TcpBottleneck, TcpCounts, TcpSample};
-use skyhaul_core::diagnose::tcp::{Flow, Pattern, Round};
+use skyhaul_core::diagnose::tcp::{Flow, Pattern, ReaderTimes, Round, WindowLimit};
 use skyhaul_core::predict::cubic_rate;
 use skyhaul_core::units::display_rate;
 use skyhaul_io::quantity::Size;
@@ -60,7 +61,7 @@ pub(super) fn judge(flow: &FlowReport, waited: &SenderWaits, means: Means, last:
         return of_path(flow, waited, cpu, means, last);
     }
     if most == waited.receive_window {
-        return of_peer(flow, waited);
+        return of_peer(flow, waited, None);
     }
     if most == waited.send_buffer {
         return of_buffer(flow, most);
@@ -80,20 +81,78 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
 }
 
-fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
-    let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
-    let parts = Flow {
-        seconds: 1.0,
-        rwnd_limited: share,
+/// Correct the verdict of a sender that its peer's window held back by what the receiver's thread did.
+pub(super) fn ask_receiver(sender: &mut FlowReport, receiver: &FlowReport) {
+    use TcpBottleneck::{ReceiveWindow, SlowReceiver};
+    let of_peer_window =
+        sender.verdict.as_ref().is_some_and(|said| matches!(said.bound, ReceiveWindow | SlowReceiver));
+    if let (true, Some(waited)) = (of_peer_window, sender.waited) {
+        sender.verdict = Some(of_peer(sender, &waited, Some(receiver)));
+    }
+}
+
+/// What a sender's kernel counted, and what its receiver reports.
+pub(super) fn with_receiver(
+    sender: &FlowReport,
+    waited: &SenderWaits,
+    receiver: Option<&FlowReport>,
+) -> Flow {
+    let known = lossy(sender);
+    let seconds = known.seconds;
+    Flow {
+        rwnd_limited: waited.receive_window * seconds,
         reader_away: waited.reader_away,
-        rwnd_outgrown: waited.window_outgrown,
-        ..Flow::default()
-    };
-    if parts.is_reader_away() {
-        let text =
-            format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
-        let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
-        return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
+        rwnd_outgrown: waited.window_outgrown * seconds,
+        window: sender.counts.peer_window_most as f64,
+        received: receiver.map(|receiver| receiver.bytes + receiver.omitted_bytes),
+        reader: receiver.and_then(reader_times),
+        ..known
+    }
+}
+
+/// What the thread of a receiver did, as parts of its time; `None` if it does not report that, or did nothing.
+fn reader_times(receiver: &FlowReport) -> Option<ReaderTimes> {
+    let reader = receiver.reader.filter(|reader| reader.seconds > 0.0)?;
+    let part = |seconds: f64| (seconds / reader.seconds).clamp(0.0, 1.0);
+    Some(ReaderTimes {
+        waited: part(reader.waited_seconds),
+        short: part(reader.short_seconds),
+        paused: part(reader.paused_seconds),
+        pauses: reader.pauses,
+        longest: reader.longest_pause,
+        room: reader.buffer_limit as f64 / receiver.receive_buffer.max(1) as f64,
+    })
+}
+
+fn of_peer(flow: &FlowReport, waited: &SenderWaits, receiver: Option<&FlowReport>) -> FlowVerdict {
+    let (most, share) = (flow.counts.peer_window_most, waited.receive_window);
+    let known = with_receiver(flow, waited, receiver);
+    let limit = known.window_limit();
+    match limit {
+        WindowLimit::PausingReader | WindowLimit::PausesAndBuffer(_) => {
+            let reader = known.reader.unwrap_or_default();
+            let text = format!(
+                "{} receiver's window: the receiving application pauses {} of the time, for up to {:.0} ms",
+                percent(share),
+                percent(reader.paused),
+                reader.longest * 1e3
+            );
+            let held = flow.bits_per_second / 8.0 * reader.longest;
+            let hint = format!(
+                "find what the receiving program waits for; a receive buffer of {} holds what comes in such a pause",
+                wanted(held as u64).1
+            );
+            return verdict(TcpBottleneck::PausingReceiver, share, text, Some(hint));
+        }
+        WindowLimit::SlowReader => {
+            let text = format!(
+                "{} receiver's window, which shrinks: the receiving application is slow",
+                percent(share)
+            );
+            let hint = "check the receiver's CPU and disks, or receive without copying".to_owned();
+            return verdict(TcpBottleneck::SlowReceiver, share, text, Some(hint));
+        }
+        WindowLimit::SmallBuffer | WindowLimit::Growing | WindowLimit::Unclear(_) => {}
     }
     if waited.window_outgrown > share / 2.0 {
         let text = format!("{} receiver's window, which was growing", percent(share));
@@ -101,6 +160,9 @@ fn of_peer(flow: &FlowReport, waited: &SenderWaits) -> FlowVerdict {
     }
     let (has, wants) = wanted(most);
     let text = format!("{} receiver's window: it advertises at most {has}", percent(share));
+    if matches!(limit, WindowLimit::Unclear(_)) {
+        return verdict(TcpBottleneck::ReceiveWindow, share, text, None);
+    }
     let hint = if most >= LARGEST_WINDOW / 2 {
         "TCP allows no larger window: use more flows".to_owned()
     } else {
@@ -318,6 +380,7 @@ pub(super) fn pattern(flow: &FlowReport) -> Pattern {
 pub(super) mod tests {
     use super::*;
     use crate::probe::tcp::FlowDirection;
+    use crate::probe::tcp::reader::ReaderReport;
 
     /// A trace with losses at these windows (in segments), round trips (in s) and so many segments each, on a path of `least` seconds.
     /// Between two of them, the window grows, for as long as it is large: about two seconds.
@@ -391,8 +454,53 @@ pub(super) mod tests {
             trace: if losses.is_empty() { Vec::new() } else { trace(&losses, 0.05) },
             waited: None,
             verdict: None,
+            reader: None,
             error: None,
         }
+    }
+
+    /// A live line: 200 Mb/s, 100 ms, and a process that is stopped for 50 of 55 ms. The window stays at 147 KiB.
+    #[test]
+    fn what_the_receiver_reports_corrects_the_verdict_of_its_sender() {
+        let waited = SenderWaits { receive_window: 0.91, path: 0.09, ..SenderWaits::default() };
+        let counts = TcpCounts { peer_window_most: 147 << 10, rtt_least: 0.1, ..flow(&[], 0).counts };
+        let sender = FlowReport { waited: Some(waited), counts, ..flow(&[], 0) };
+        let means = Means { idle: 0.0, always: true };
+        let before = judge(&sender, &waited, means, &TcpInfo::default());
+        assert_eq!(before.bound, TcpBottleneck::ReceiveWindow, "the sender sees no more");
+        let reader = ReaderReport { seconds: 1.0, waited_seconds: 1.0, ..ReaderReport::default() };
+        let bound = |reader| {
+            let mut sender = FlowReport { verdict: Some(before.clone()), ..sender.clone() };
+            let receiver = FlowReport {
+                direction: FlowDirection::Receive,
+                receive_buffer: 120 << 10,
+                reader,
+                ..flow(&[], 0)
+            };
+            ask_receiver(&mut sender, &receiver);
+            let verdict = sender.verdict.unwrap();
+            (verdict.bound, verdict.hint.unwrap_or_default())
+        };
+        let at_limit = ReaderReport { buffer_limit: 120 << 10, ..reader };
+        let pauses = ReaderReport {
+            waited_seconds: 0.8,
+            paused_seconds: 0.2,
+            pauses: 9,
+            longest_pause: 0.05,
+            buffer_limit: 16 << 20,
+            ..reader
+        };
+        let slow = ReaderReport { waited_seconds: 0.1, short_seconds: 0.9, ..at_limit };
+        assert_eq!(bound(Some(pauses)).0, TcpBottleneck::PausingReceiver);
+        assert!(bound(Some(pauses)).1.contains("what the receiving program waits for"));
+        assert_eq!(bound(Some(slow)).0, TcpBottleneck::SlowReceiver);
+        assert!(bound(Some(at_limit)).1.contains("tcp_rmem"));
+        assert_eq!(
+            bound(Some(ReaderReport { buffer_limit: 16 << 20, ..reader })).1,
+            "",
+            "it is not the limit"
+        );
+        assert_eq!(bound(None), (TcpBottleneck::ReceiveWindow, bound(Some(at_limit)).1), "an older server");
     }
 
     /// What the lab made: a buffer of 64 KiB on a path that holds 500 KB.

@@ -385,6 +385,7 @@ fn title(cause: Cause) -> &'static str {
         Cause::ReceiverWindow => "the receiver's window is too small",
         Cause::SendBuffer => "the send buffer is too small",
         Cause::SlowApplication => "an application is slow",
+        Cause::PausingReader => "the receiving application pauses",
         Cause::SlowDisk => "a disk is slow",
         Cause::Loss => "segments are lost, whatever the rate",
         Cause::ShallowBuffer => "the buffer of the bottleneck is too short",
@@ -442,6 +443,7 @@ fn next(cause: Cause, hosts: &DiagnosisHosts, limit: Option<&Bottleneck>) -> Vec
         Cause::ReceiverWindow
         | Cause::SendBuffer
         | Cause::SlowApplication
+        | Cause::PausingReader
         | Cause::SlowDisk
         | Cause::Loss
         | Cause::ShallowBuffer => return Vec::new(),
@@ -540,6 +542,7 @@ mod tests {
             Cause::ReceiverWindow,
             Cause::SendBuffer,
             Cause::SlowApplication,
+            Cause::PausingReader,
             Cause::SlowDisk,
             Cause::Loss,
             Cause::ShallowBuffer,
