@@ -244,7 +244,7 @@ fn services(
     if client.probe != ProbeRight::Never {
         let yields = client.probe == ProbeRight::Idle;
         add(Box::new(UdpService::new()?), ServiceKind::Probe, yields);
-        add(Box::new(TcpService::default()), ServiceKind::Probe, yields);
+        add(Box::<TcpService>::default(), ServiceKind::Probe, yields);
         // It reads settings, and sends nothing.
         add(Box::new(HostService), ServiceKind::Probe, false);
     }

@@ -279,7 +279,7 @@ impl Watch {
 
     fn tell(&mut self, info: &StreamInfo, kind: &str, text: &str) {
         if self.events.len() < MOST_EVENTS {
-            self.events.push_back(Event::of_sender(kind, info.sender.to_string(), text));
+            self.events.push_back(Event::of_sender(kind, info.sender, text));
         }
     }
 }

@@ -323,8 +323,9 @@ impl Event {
     }
 
     /// An event of the stream of `sender`.
-    pub(crate) fn of_sender(kind: &str, sender: String, text: &str) -> Event {
-        Event { sender: Some(sender.clone()), ..Event::now(kind, None, format!("{sender}: {text}")) }
+    pub(crate) fn of_sender(kind: &str, sender: impl std::fmt::Display, text: &str) -> Event {
+        let event = Event::now(kind, None, format!("{sender}: {text}"));
+        Event { sender: Some(sender.to_string()), ..event }
     }
 
     /// Whether it is about the stream of `sender`. Earlier recorders wrote the sender in the text alone.

@@ -239,7 +239,7 @@ impl<K: Sink> Engine<K> {
             if let Ok(at) = self.begin_stream(info.sender, format, begin) {
                 self.splits[split].streams.push((id, at));
                 let text = format!("{}, as a stream of its own", began_late(*time));
-                self.keep_event(Event::of_sender("thread_joined", info.sender.to_string(), &text));
+                self.keep_event(Event::of_sender("thread_joined", info.sender, &text));
             }
         }
         let route = Route::Split(split);
