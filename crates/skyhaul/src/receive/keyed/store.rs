@@ -11,7 +11,7 @@ use skyhaul_core::placement::{Key, Nanos, Reject};
 use skyhaul_core::wire::keyed::{Keyed, own_source};
 use skyhaul_io::memory::heap::{HeapBytes, HeapCache};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,15 +33,6 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The host that it is, as a number: an IPv4 address, or the network of 64 bits of an IPv6 address, all of which one host may have.
-    #[inline]
-    pub(crate) fn host(&self) -> u128 {
-        match self.address.ip().to_canonical() {
-            IpAddr::V4(address) => u128::from(address.to_bits()),
-            IpAddr::V6(address) => address.to_bits() >> 64 << 64,
-        }
-    }
-
     /// The identity under which objects with this key are counted as missing.
     #[inline]
     pub(crate) fn counted_as<W: Keyed>(&self, key: Key) -> (usize, SocketAddr, u16) {

@@ -15,8 +15,17 @@ use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Keyed as _;
 use skyhaul_io::memory::prefetch;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+/// A host as a number: an IPv4 address, or the network of 64 bits of an IPv6 address, all of which one host may have.
+#[inline]
+fn host(ip: IpAddr) -> u128 {
+    match ip.to_canonical() {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits() >> 64 << 64,
+    }
+}
 
 /// A heap that arrives as one long packet, and is filled outside the table.
 pub(crate) struct WholeHeap<B> {
@@ -148,7 +157,7 @@ impl<S: Store> Table<S> {
                 old
             })
         };
-        self.heaps.sent_from(from.host(), from.address.port());
+        self.heaps.sent_from(host(from.address.ip()), from.address.port());
         let mut slot = match self.heaps.reserve(part, now, allocate) {
             Ok(slot) => slot,
             Err(why) => {
