@@ -94,6 +94,12 @@ impl Step {
         self
     }
 
+    /// The same, run by another program: these words stand before it.
+    pub(super) fn under(mut self, words: &[&str]) -> Step {
+        self.words.splice(..0, words.iter().map(OsString::from));
+        self
+    }
+
     pub(super) fn env(mut self, name: &str, value: &std::path::Path) -> Step {
         self.envs.push((name.to_owned(), value.to_owned()));
         self

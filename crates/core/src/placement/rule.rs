@@ -195,7 +195,8 @@ pub enum RuleTarget {
         /// Where in the element a payload goes; where its unit begins, if there is none.
         offset: Option<RuleValue>,
     },
-    /// Anywhere in an arena of elements of `element_bytes` bytes that follow each other.
+    /// Anywhere in an arena of elements of `element_bytes` bytes that follow each other. Objects may have bytes in common, and the later
+    /// packet counts: of a train, which is placed from its end, a packet that meets bytes of later ones goes up the socket, with all before it.
     At {
         /// Where the payload goes.
         address: RuleValue,

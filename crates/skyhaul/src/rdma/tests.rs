@@ -224,6 +224,36 @@ fn duplicates_and_late_segments_are_counted_and_harmless() {
     assert_eq!(served.verify.unwrap().different_bytes, 0);
 }
 
+/// Several Writes to the same bytes come in one train, which the kernel's program walks from its end.
+#[test]
+fn of_writes_to_the_same_bytes_the_last_stays() {
+    const BYTES: u64 = 4096;
+    for n in 0..5 {
+        let (address, stop, run) =
+            serve(ServeOptions { connections: Some(2), ..options(&["w:4KiB:read,write"]) }, "w");
+        let written = write_to(&RdmaWriteOptions {
+            message_bytes: BYTES,
+            kind: MessageKind::Write { immediate: false },
+            messages: Some(1000 + n),
+            ..to(&address)
+        });
+        assert_eq!(written.unwrap().messages, 1000 + n);
+        let mut got = Vec::new();
+        let mut take = |_: u64, piece: &[u8]| {
+            got.extend_from_slice(piece);
+            Ok(())
+        };
+        read(&from(&address), &StopFlag::default(), &mut take, &mut |_| {}).unwrap();
+        stop.stop();
+        let served = run.join().unwrap();
+        assert_eq!((served.lost, served.verify.unwrap().different_bytes), (0, 0));
+        let last = pattern::slice(memory::pattern_object(1000 + n), 0, BYTES as usize);
+        let is_of =
+            |message: &u64| got == pattern::slice(memory::pattern_object(*message), 0, BYTES as usize);
+        assert!(got == last, "not of message {}, but of {:?}", 1000 + n, (1..1000 + n).rfind(is_of));
+    }
+}
+
 #[test]
 fn what_a_read_lacks_is_asked_for_again() {
     let region = 3 << 20;

@@ -179,6 +179,8 @@ impl<B> Placer<B> {
     pub(super) fn close_whole(&mut self, slot: u32) {
         if let Some(Use::Open(object)) = self.slots.get(slot as usize) {
             self.program.close(slot, object.number);
+            // A run that saw the slot open has reserved its part of the log before: the head must not be read before the slot is closed.
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             let head = self.log_head();
             self.closing(slot as usize, head);
         }

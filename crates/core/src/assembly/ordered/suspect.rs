@@ -25,6 +25,7 @@ impl<B> Ordered<B> {
     }
 
     /// Open a suspect for a packet that was rejected for `why`, or return the reason.
+    #[cold]
     pub(super) fn suspect(
         &mut self,
         number: u64,

@@ -195,6 +195,7 @@ impl Emitter<'_> {
         asm.store_slot(Double, SEGMENT, R1);
         asm.store_slot(Double, COUNT, 1);
         asm.here(divided);
+        self.forget_later();
         self.log_reserve(whole);
         self.asm.set(R7, 0);
     }

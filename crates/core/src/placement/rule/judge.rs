@@ -142,6 +142,37 @@ impl RuleCounts {
     }
 }
 
+/// Where the later packets of a train went: those that follow each other down to the last one placed, and the span of all others. So a
+/// train that goes back to the start of its region meets nothing.
+#[derive(Debug)]
+struct Later {
+    run: Range<u64>,
+    others: Range<u64>,
+}
+
+impl Default for Later {
+    fn default() -> Self {
+        let nothing = Range { start: u64::MAX, end: 0 };
+        Self { run: nothing.clone(), others: nothing }
+    }
+}
+
+impl Later {
+    fn meets(&self, bytes: &Range<u64>) -> bool {
+        [&self.run, &self.others].into_iter().any(|of| bytes.start < of.end && bytes.end > of.start)
+    }
+
+    fn note(&mut self, bytes: Range<u64>) {
+        if bytes.end == self.run.start {
+            self.run.start = bytes.start;
+        } else {
+            let (others, run) = (&self.others, &self.run);
+            self.others = others.start.min(run.start)..others.end.max(run.end);
+            self.run = bytes;
+        }
+    }
+}
+
 /// Ends the judgement of a packet.
 type Judged<T> = Result<T, Otherwise>;
 
@@ -172,16 +203,17 @@ impl PlacementRule {
             counts.passing_runs += 1;
             return TrainAnswer { passed: packets.len(), wakes: true };
         }
-        let mut logged = Vec::new();
+        let (mut logged, mut later) = (Vec::new(), Later::default());
         for (at, packet) in packets.iter().enumerate().rev() {
-            let answer = self.judge(packet, table);
+            let answer = self.judge_before(packet, table, &later);
             let head = |of| match of {
                 LoggedPacket::Placed { .. } => packet[..self.log.head_bytes as usize].to_vec(),
                 LoggedPacket::Refused => Vec::new(),
             };
             logged.extend(answer.logged().map(|of| (of, head(of))));
             match answer {
-                RuleAnswer::Placed { start, length, is_complete, wakes, .. } => {
+                RuleAnswer::Placed { address, start, length, is_complete, wakes, .. } => {
+                    later.note(address..address.saturating_add(length.into()));
                     counts.placed += 1;
                     counts.placed_bytes += u64::from(length);
                     counts.completed += u64::from(is_complete);
@@ -211,14 +243,19 @@ impl PlacementRule {
 
     /// Judges one packet. If it is placed, the slots know it; the caller copies.
     pub fn judge(&self, packet: &[u8], table: &mut RuleTable) -> RuleAnswer {
-        match self.judged(packet, table) {
+        self.judge_before(packet, table, &Later::default())
+    }
+
+    /// Judges a packet of a train whose later packets went to these bytes.
+    fn judge_before(&self, packet: &[u8], table: &mut RuleTable, later: &Later) -> RuleAnswer {
+        match self.judged(packet, table, later) {
             Ok(placed) => placed,
             Err(Otherwise::Pass) => RuleAnswer::Passed,
             Err(Otherwise::Refuse(why)) => RuleAnswer::Refused(why),
         }
     }
 
-    fn judged(&self, packet: &[u8], table: &mut RuleTable) -> Judged<RuleAnswer> {
+    fn judged(&self, packet: &[u8], table: &mut RuleTable, later: &Later) -> Judged<RuleAnswer> {
         if packet.is_empty() {
             return Err(Otherwise::Refuse(Reject::Truncated));
         }
@@ -236,21 +273,9 @@ impl PlacementRule {
         if unit >= u64::from(self.shape.units) || !(1..=unit_bytes).contains(&length) {
             return Err(Otherwise::Pass);
         }
-        let (element, elements) = self.arena();
-        let within = match self.target {
-            RuleTarget::Block { offset: Some(offset), .. } => value(offset),
-            _ => unit * unit_bytes,
-        };
-        let address = match self.target {
-            RuleTarget::Slot => u64::from(slot) * element as u64 + within,
-            RuleTarget::Block { .. } => words[BLOCK].saturating_mul(element as u64).saturating_add(within),
-            RuleTarget::At { address, .. } => value(address),
-        };
-        let (index, at) = match self.target {
-            RuleTarget::Block { .. } => (words[BLOCK], within),
-            _ => (address / element as u64, address % element as u64),
-        };
-        if index >= u64::from(elements) || at > element as u64 - unit_bytes {
+        let address = self.address((slot, words[BLOCK]), unit * unit_bytes, &values)?;
+        let is_at = matches!(self.target, RuleTarget::At { .. });
+        if is_at && later.meets(&(address..address.saturating_add(length))) {
             return Err(Otherwise::Pass);
         }
         let end = unit * unit_bytes + length;
@@ -287,6 +312,28 @@ impl PlacementRule {
         let (unit, length) = (unit as u32, length as u32);
         let start = self.start + self.skip.map_or(0, value) as u32;
         Ok(RuleAnswer::Placed { slot, unit, address, start, length, is_complete, wakes })
+    }
+
+    /// Where a unit of the object in this slot goes, whose block is that. A unit begins here in its slot.
+    fn address(&self, (slot, block): (u32, u64), begin: u64, values: &[u64]) -> Judged<u64> {
+        let value = |of: RuleValue| values[usize::from(of.0)];
+        let (element, elements) = self.arena();
+        let within = match self.target {
+            RuleTarget::Block { offset: Some(offset), .. } => value(offset),
+            _ => begin,
+        };
+        let address = match self.target {
+            RuleTarget::Slot => u64::from(slot) * element as u64 + within,
+            RuleTarget::Block { .. } => block.saturating_mul(element as u64).saturating_add(within),
+            RuleTarget::At { address, .. } => value(address),
+        };
+        let (index, at) = match self.target {
+            RuleTarget::Block { .. } => (block, within),
+            _ => (address / element as u64, address % element as u64),
+        };
+        let unit_bytes = u64::from(self.shape.unit_bytes);
+        let is_inside = index < u64::from(elements) && at <= element as u64 - unit_bytes;
+        is_inside.then_some(address).ok_or(Otherwise::Pass)
     }
 
     fn values(&self, packet: &[u8], parameters: &[u64]) -> Judged<Vec<u64>> {

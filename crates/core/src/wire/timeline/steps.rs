@@ -126,6 +126,8 @@ impl Timeline {
     }
 
     /// A step that does not fit.
+    #[cold]
+    #[inline(never)]
     fn doubt(&mut self, at: usize, last: (u64, FrameTime), seen: &Sighting, by: Apart) {
         let before = self.lanes[at].doubt.map_or(Apart::default(), |doubt| doubt.by);
         let sum = Apart {

@@ -1,5 +1,6 @@
 //! From an open slot to a unit that has arrived: the address, contradictions, the claim, the copy, the count.
 
+use super::words::{OTHERS_END, OTHERS_START, RUN_END, RUN_START};
 use super::{
     BIT, COMPLETED, END, Emitter, KEY, NUMBER, OFFSET, PLACED, PLACED_BYTES, POINTER, WAKE, WITHIN, WORD,
 };
@@ -8,6 +9,9 @@ use crate::bytecode::Width::*;
 use crate::bytecode::{Atomic, Helper, If, Op, Place};
 use crate::placement::Reject;
 use crate::placement::rule::{ANCHOR, ARRIVED, BLOCK, HIGH, RuleMap, RuleTarget, SIZE, SLOT_HEAD_WORDS};
+
+/// Starts and ends of where the later packets of a train went.
+const LATER: [(usize, usize); 2] = [(RUN_START, RUN_END), (OTHERS_START, OTHERS_END)];
 
 impl Emitter<'_> {
     /// The address of the element, and the place in it.
@@ -60,6 +64,61 @@ impl Emitter<'_> {
         asm.call(Helper::LookUp);
         asm.jump_if(If::Equal, R0, 0, pass);
         asm.store_slot(Double, POINTER, R0);
+        self.pass_if_later();
+    }
+
+    /// No packet of the train has been placed.
+    pub(super) fn forget_later(&mut self) {
+        if let RuleTarget::At { .. } = self.rule.target {
+            self.asm.set_double(R1, u64::MAX);
+            self.asm.set(R2, 0);
+            for (start, end) in LATER {
+                self.asm.store(Double, R9, start * 8, R1);
+                self.asm.store(Double, R9, end * 8, R2);
+            }
+        }
+    }
+
+    /// A packet that meets bytes of later ones of the train goes up: objects may have bytes in common, and trains are walked from their end.
+    fn pass_if_later(&mut self) {
+        let RuleTarget::At { address, .. } = self.rule.target else { return };
+        self.get(R1, address);
+        self.get(R2, self.rule.length);
+        self.asm.compute(Op::Add, R2, R1);
+        let pass = self.labels.pass;
+        for (start, end) in LATER {
+            let apart = self.asm.place();
+            let asm = &mut self.asm;
+            asm.load(Double, R3, R9, end * 8);
+            asm.jump_if(If::AtLeast, R1, R3, apart);
+            asm.load(Double, R3, R9, start * 8);
+            asm.jump_if(If::Above, R2, R3, pass);
+            asm.here(apart);
+        }
+    }
+
+    /// This packet was placed: those before it in the train are compared with it.
+    fn note_later(&mut self) {
+        let RuleTarget::At { address, .. } = self.rule.target else { return };
+        let [follows, above, below] = [(); 3].map(|()| self.asm.place());
+        self.get(R1, address);
+        self.get(R2, self.rule.length);
+        let asm = &mut self.asm;
+        asm.compute(Op::Add, R2, R1);
+        asm.load(Double, R3, R9, RUN_START * 8);
+        asm.jump_if(If::Equal, R2, R3, follows);
+        asm.load(Double, R4, R9, OTHERS_START * 8);
+        asm.jump_if(If::AtLeast, R3, R4, above);
+        asm.store(Double, R9, OTHERS_START * 8, R3);
+        asm.here(above);
+        asm.load(Double, R3, R9, RUN_END * 8);
+        asm.load(Double, R4, R9, OTHERS_END * 8);
+        asm.jump_if(If::AtMost, R3, R4, below);
+        asm.store(Double, R9, OTHERS_END * 8, R3);
+        asm.here(below);
+        asm.store(Double, R9, RUN_END * 8, R2);
+        asm.here(follows);
+        asm.store(Double, R9, RUN_START * 8, R1);
     }
 
     /// Contradictions between this packet and its object.
@@ -169,6 +228,7 @@ impl Emitter<'_> {
             asm.here(lower);
         }
         self.log_placed();
+        self.note_later();
         self.get(R4, self.rule.length);
         self.count(PLACED, None);
         self.count(PLACED_BYTES, Some(R4));

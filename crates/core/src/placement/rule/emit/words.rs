@@ -22,7 +22,14 @@ pub(super) const WAKES: usize = 6;
 pub(super) const WAKE: usize = 7;
 pub(super) const PASSING: usize = 8;
 pub(super) const REFUSED: usize = 9;
-const _: () = assert!((REFUSED + Reject::COUNT) * 8 <= SCRATCH);
+const _: () = assert!(REFUSED + Reject::COUNT <= OTHERS_END);
+/// Where the later packets of the train went: those that follow each other down to the last one placed, and the span of all others. In memory,
+/// as [`WAKE`] is.
+pub(super) const OTHERS_END: usize = 44;
+pub(super) const OTHERS_START: usize = 45;
+pub(super) const RUN_END: usize = 46;
+pub(super) const RUN_START: usize = 47;
+const _: () = assert!((RUN_START + 1) * 8 <= SCRATCH);
 
 /// The counts that one processor keeps.
 #[must_use]
