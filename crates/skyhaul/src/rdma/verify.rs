@@ -232,10 +232,10 @@ mod tests {
         let range = 10..50;
         let claimed = std::slice::from_ref(&range);
         let mut report = VerifyReport::default();
-        writers.compare((&memory, &|_| Vec::from([0..60])), claimed, (3, 7), 1, &mut report);
+        writers.compare((&memory, &|_| std::iter::once(0..60).collect()), claimed, (3, 7), 1, &mut report);
         assert_eq!((report.compared_bytes, report.overwritten_bytes, report.different_bytes), (0, 40, 0));
         // Of these, nobody has the last ten.
-        writers.compare((&memory, &|_| Vec::from([0..40])), claimed, (3, 7), 1, &mut report);
+        writers.compare((&memory, &|_| std::iter::once(0..40).collect()), claimed, (3, 7), 1, &mut report);
         assert_eq!((report.compared_bytes, report.overwritten_bytes, report.different_bytes), (10, 70, 10));
         assert_eq!(report.first, [(1, 7, 40)]);
     }
