@@ -1,5 +1,5 @@
-//! What a probe names on paths of the lab: causes really made there, and named by what the ends see; a clean path, of which nothing is
-//! named. More causes and severities: `tests/interop/bench_diagnosis.py`.
+//! What a probe names on paths of the lab: causes that are really made there, from what the ends see, and nothing on a clean path. More
+//! causes and severities: `tests/interop/bench_diagnosis.py`.
 //!
 //! `make test` runs these in a step of their own, beside the others (`xtask/src/suite.rs`): each waits for a path, and for the lab.
 

@@ -82,7 +82,7 @@ impl Drop for ScanSums {
 struct Summing<F> {
     disks: Vec<PathBuf>,
     recordings: Recordings,
-    /// Scans of which everything is known, or that cannot be read.
+    /// Scans whose sums are all known, or that cannot be read.
     done: HashSet<String>,
     may_read: F,
     over: Arc<AtomicBool>,

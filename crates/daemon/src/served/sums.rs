@@ -24,7 +24,7 @@ const DATABASE_FILE: &str = "station_digests.db";
 const APPLICATION_ID: i64 = 0x736b_7964;
 /// Version of its table.
 const SCHEMA_VERSION: i64 = 1;
-/// Recordings of which digests are in memory.
+/// Recordings whose digests are in memory.
 const MAX_KNOWN: usize = 65_536;
 
 /// Changes that wait for the disk; those that find no room are lost, and computed again after a restart.
@@ -46,7 +46,7 @@ pub(crate) struct SumStore {
     digests: Mutex<HashMap<String, DigestSet>>,
     /// Entity tags that the database had at the start.
     loaded: HashSet<String>,
-    /// CRC-32C and Adler-32 of recordings of which [`note`](Self::note) was called, by name.
+    /// CRC-32C and Adler-32 of the recordings that were [noted](Self::note), by name.
     noted: Mutex<BTreeMap<String, (u32, u32)>>,
     notes: AtomicU64,
 }

@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 256 << 20;
 const AHEAD_BYTES: u64 = 32 << 20;
 /// Requests of a Read until its deadline, if all are needed.
 const REQUESTS: u64 = 8;
-/// Time to confirm the end for a peer of which something is missing: the call is to end at most 50 ms after its deadline.
+/// Time for a peer to confirm the end when some of its bytes are missing: the call ends at most 50 ms after its deadline.
 const CLOSING: Duration = Duration::from_millis(25);
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);

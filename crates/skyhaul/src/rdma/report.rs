@@ -132,12 +132,12 @@ pub struct ConnectionReport {
     pub region: String,
     /// Writes that ended complete.
     pub complete: u64,
-    /// Writes of which a part arrived.
+    /// Writes that arrived in part.
     pub incomplete: u64,
     /// Sends that ended complete.
     #[serde(default)]
     pub received: u64,
-    /// Sends of which a part arrived.
+    /// Sends that arrived in part.
     #[serde(default)]
     pub received_incomplete: u64,
     /// Bytes of Sends that arrived.
@@ -210,7 +210,7 @@ pub struct RdmaServeReport {
     pub read_requests: u64,
     /// Writes that ended complete.
     pub complete: u64,
-    /// Writes of which a part arrived.
+    /// Writes that arrived in part.
     pub incomplete: u64,
     /// Messages lost whole: Writes, Sends, or requests to read.
     pub lost: u64,
@@ -219,7 +219,7 @@ pub struct RdmaServeReport {
     /// Sends that ended complete.
     #[serde(default)]
     pub received: u64,
-    /// Sends of which a part arrived.
+    /// Sends that arrived in part.
     #[serde(default)]
     pub received_incomplete: u64,
     /// Bytes of Sends that arrived.

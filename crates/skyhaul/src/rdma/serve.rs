@@ -79,7 +79,7 @@ pub struct ServeProgress {
     pub open: usize,
     /// Bits of Writes per second since the last one.
     pub bits_per_second: f64,
-    /// Messages so far: complete, of which a part arrived, lost whole.
+    /// Messages so far: complete, arrived in part, lost whole.
     pub messages: [u64; 3],
     /// Bytes sent in answers so far.
     pub sent_bytes: u64,

@@ -200,7 +200,7 @@ fn lost_style(lost: u64) -> TextStyle {
     if lost > 0 { TextStyle::Bad } else { TextStyle::Soft }
 }
 
-/// A table of which columns are left out until it fits.
+/// The table, without as many columns as it takes to fit.
 fn narrowed(mut table: Vec<Vec<Cell>>, columns: usize) -> Vec<StyledLine> {
     let mut kept: Vec<usize> = (0..TITLES.len()).collect();
     for next in std::iter::once(None).chain(LEFT_OUT.map(Some)) {

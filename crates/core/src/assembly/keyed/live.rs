@@ -169,7 +169,7 @@ impl<B> Table<B> {
         is_full.then_some(oldest)
     }
 
-    /// The object that gives way in a full substream, the oldest of which is at `oldest`.
+    /// The object that gives way in a full substream, whose oldest object is at `oldest`.
     fn beyond_its_share(&self, oldest: u32) -> u32 {
         let next = |&at: &u32| Some(self.at(at).newer[SUBSTREAM]).filter(|&newer| newer != NONE);
         let all = || std::iter::successors(Some(oldest), next).take(shares::MAX_LOOKED_AT);

@@ -10,8 +10,8 @@
 //! window in which others have objects, and of what one address has, a port gets at most half. Honest senders that share a window
 //! stay below that, and lose what they lost without it: the oldest.
 //!
-//! Limits: a window of one object. Forgers at several addresses, none of which has more than half. A forger who sends from the address
-//! and port of the sender. Of a window, the oldest [`MAX_LOOKED_AT`] objects count.
+//! Limits: a window of one object. Several forging addresses that each have at most half. A forger who sends from the sender's own
+//! address and port. Only the oldest [`MAX_LOOKED_AT`] objects of a window count.
 
 /// Host and port of a sender.
 pub(super) type Origin = (u128, u16);

@@ -436,7 +436,7 @@ fn a_forger_of_new_heaps_at_another_address_costs_an_honest_sender_none() {
     }
 }
 
-/// Senders that share a window, none of which has more than half of it: the oldest heap gives way, as if nothing were known of them.
+/// Senders that share a window, each with at most half of it: the oldest heap gives way, as if nothing were known of them.
 #[test]
 fn senders_that_share_a_window_lose_what_they_lost() {
     let run = |is_known: bool| {

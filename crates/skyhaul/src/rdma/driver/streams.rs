@@ -171,7 +171,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Takes frames that were kept back, as far as there are buffers. Returns their number, and the streams of which none is left.
+    /// Takes frames that were kept back, as far as there are buffers. Returns their number, and the streams that have none left.
     fn take_kept(&mut self, hands: &mut Hands<'_, '_>) -> (usize, Vec<u64>) {
         let (mut taken, mut free) = (0, Vec::new());
         for (mark, mut frames) in std::mem::take(self.kept) {

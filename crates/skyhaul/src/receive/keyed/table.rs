@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A host as a number: an IPv4 address, or the network of 64 bits of an IPv6 address, all of which one host may have.
+/// A host as a number: its IPv4 address, or the /64 network of its IPv6 address, since one host may have all of that.
 #[inline]
 fn host(ip: IpAddr) -> u128 {
     match ip.to_canonical() {

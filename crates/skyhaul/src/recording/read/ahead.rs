@@ -341,7 +341,7 @@ impl ReadAhead {
         }
     }
 
-    /// Report the frame at the end of a file of which only `cut` bytes are there; those are not delivered.
+    /// Report the frame at the end of a file that has only its first `cut` bytes; those are not delivered.
     fn cut_frame(&mut self, entry: &ChunkEntry, cut: u64, behind: &[Step]) -> Delivery {
         let chunks = entry.number..entry.number + 1;
         let why = format!("{CUT}: {cut} bytes of the last one are not used");
