@@ -8,6 +8,7 @@
 mod hello;
 
 use crate::client_certificates::{ClientAuthorities, ShownCertificate};
+use crate::scitags::{FlowMarker, FlowSocket, FlowWay, SciTag};
 use crate::tcp_service::{
     Admitted, Connections, Permit, SHUTDOWN_GRACE, ServiceThreads, TcpPort, TcpService,
 };
@@ -25,7 +26,7 @@ use skyhaul::io::tcp::setup::peek;
 use skyhaul::peer::{FirstBytes, MAX_FIRST_BYTES, PeerIntake};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
@@ -81,6 +82,8 @@ pub(crate) struct HttpService {
     pub(crate) connections: Arc<Connections>,
     /// Who serves control connections that come to this port, if it takes them.
     pub(crate) peers: Option<PeerIntake>,
+    /// Marks connections whose requests say whose traffic they are.
+    pub(crate) marker: Option<Arc<FlowMarker>>,
 }
 
 /// A running service. It stops when dropped.
@@ -143,6 +146,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) tls: bool,
     certificate: OnceLock<ShownCertificate>,
+    /// By which it is marked, while it is open.
+    flow: Weak<FlowSocket>,
     permit: Permit,
     begun: Instant,
     asked: Mutex<Asked>,
@@ -165,6 +170,13 @@ impl Connection {
     /// The certificate that the client showed, if it was asked and has one.
     pub(crate) fn certificate(&self) -> Option<&ShownCertificate> {
         self.certificate.get()
+    }
+
+    /// Marks its traffic, where connections are marked; it keeps the first tag.
+    pub(crate) fn mark(&self, tag: SciTag, way: FlowWay) {
+        if let Some(flow) = self.flow.upgrade() {
+            flow.begin(tag, way);
+        }
     }
 
     /// Notes that the peer uses the connection now.
@@ -207,11 +219,13 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
     let router = site.router.layer(from_fn(asked));
     let serve = |admitted: Admitted| {
         let Admitted { stream, peer, permit, stopped } = admitted;
+        let flow = site.marker.as_ref().and_then(|marker| FlowSocket::of(&stream, marker));
         let connection = Arc::new(Connection {
             local: stream.local_addr().ok(),
             peer,
             tls: site.tls.is_some(),
             certificate: OnceLock::new(),
+            flow: flow.as_ref().map_or_else(Weak::new, Arc::downgrade),
             permit,
             begun: Instant::now(),
             asked: Mutex::default(),
@@ -226,6 +240,8 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
             pending: PendingHandshake(Some(Arc::clone(&connections))),
         });
         async move {
+            // The connection is over when the stream and this are.
+            let _flow = flow;
             tokio::select! {
                 () = enter((stream, &connection), (peers, tls), (service, carries), stopped) => {}
                 () = connection.permit.closed() => {}

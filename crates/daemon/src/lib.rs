@@ -36,6 +36,7 @@ pub mod peers;
 mod remote;
 mod rights;
 pub mod schedule;
+pub mod scitags;
 mod served;
 pub mod station;
 mod tcp_service;

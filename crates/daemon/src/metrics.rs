@@ -47,6 +47,7 @@ impl Server {
             clients: None,
             peers: None,
             connections: usual_connections(),
+            marker: None,
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
     }
@@ -79,6 +80,7 @@ mod tests {
             clients: None,
             peers: None,
             connections: usual_connections(),
+            marker: None,
         };
         let beside = || async {
             let _ = ends.await;

@@ -31,8 +31,9 @@ use crate::remote::failure::{Failure, Retry};
 use crate::remote::progress::Progress;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
+use crate::scitags::SciTag;
 use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, HeaderValue};
+use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul_transfer::copy::{FetchError, back_off};
@@ -67,6 +68,8 @@ pub struct WebAccess {
     pub token_in_plain_text: bool,
     /// A file or directory with more authorities of certificates than those of the system.
     pub authorities: Option<PathBuf>,
+    /// Whose traffic it is; servers that mark it are given this.
+    pub tag: Option<SciTag>,
 }
 
 /// A client of one server.
@@ -139,6 +142,8 @@ impl WebClient {
             value.set_sensitive(true);
             passed.insert(AUTHORIZATION, value);
         }
+        let tag = self.access.tag.map(|tag| (HeaderName::from_static("scitag"), tag.number().into()));
+        passed.extend(tag);
         RemoteSession::new(&self.remote, side, (url, &passed), &self.progress)
     }
 

@@ -73,6 +73,7 @@ use crate::http::{Carries, HttpServer, HttpService};
 use crate::remote::authorities::Authorities;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess};
 use crate::rights::Rights;
+use crate::scitags::{FlowMarker, SciTagOptions};
 use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
 use crate::served::summing::ScanSums;
@@ -146,6 +147,8 @@ pub struct WebDavOptions {
     pub state: Option<PathBuf>,
     /// Where requests are logged; without it, they are only counted.
     pub log: Option<AccessLogOptions>,
+    /// How connections are marked for networks; without it, they are not.
+    pub scitags: Option<SciTagOptions>,
 }
 
 /// How files are copied between this server and others.
@@ -180,6 +183,7 @@ pub struct WebDavServer {
 pub(crate) struct FilesView {
     connections: Arc<Connections>,
     ledger: Arc<AccessLedger>,
+    marker: Option<Arc<FlowMarker>>,
 }
 
 impl std::fmt::Debug for FilesView {
@@ -193,6 +197,7 @@ impl FilesView {
     pub(crate) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> Vec<Metric> {
         let mut all = self.connections.metrics(metric);
         all.extend(self.ledger.metrics(metric));
+        all.extend(self.marker.iter().flat_map(|marker| marker.metrics(metric)));
         all
     }
 }
@@ -215,14 +220,7 @@ impl WebDavServer {
         }
         let issuers =
             Arc::new(Issuers::open(&options.issuers, options.own_tokens.as_ref(), options.state.as_deref())?);
-        let (clients, subjects) = match &options.client_certificates {
-            None => (None, None),
-            Some(of) => {
-                let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, format!("client: {why}"));
-                let subjects = Subjects::read(&of.clients).map_err(invalid)?;
-                (Some(ClientAuthorities::open(&of.authorities, of.required)?), Some(subjects))
-            }
-        };
+        let (clients, subjects) = options.client_certificates.as_ref().map(certificates).transpose()?.unzip();
         let rights = match issuers.is_empty() && clients.is_none() {
             true => Rights::new(token, options.listen)?,
             false => Rights::by_token_only(token),
@@ -231,7 +229,9 @@ impl WebDavServer {
         let roots = roots.collect::<io::Result<_>>()?;
         check_log(options)?;
         let ledger = AccessLedger::open(options.log.as_ref())?;
+        let marker = options.scitags.as_ref().map(FlowMarker::start).transpose()?;
         let door = Arc::new(Door {
+            marker: marker.clone(),
             ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
             roots,
@@ -259,6 +259,7 @@ impl WebDavServer {
             clients: clients.clone(),
             connections: Connections::with(total, MAX_PER_ADDRESS),
             peers,
+            marker: marker.clone(),
         };
         let beside = move || async move {
             let authorities = async {
@@ -271,7 +272,7 @@ impl WebDavServer {
         };
         let server = HttpServer::start(site, options.listen, beside)?;
         let (address, connections) = (server.address(), Arc::clone(server.connections()));
-        Ok(Self { server: Some(server), address, view: FilesView { connections, ledger } })
+        Ok(Self { server: Some(server), address, view: FilesView { connections, ledger, marker } })
     }
 
     /// Whether it still serves; it ends by itself only because of a bug.
@@ -297,7 +298,15 @@ impl Drop for WebDavServer {
     fn drop(&mut self) {
         drop(self.server.take());
         self.view.ledger.close();
+        self.view.marker.iter().for_each(|marker| marker.close());
     }
+}
+
+/// Whose certificates are accepted, and what their subjects may do.
+fn certificates(of: &ClientCertificates) -> io::Result<(Arc<ClientAuthorities>, Subjects)> {
+    let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, format!("client: {why}"));
+    let subjects = Subjects::read(&of.clients).map_err(invalid)?;
+    Ok((ClientAuthorities::open(&of.authorities, of.required)?, subjects))
 }
 
 /// The recordings that are served, if they are; and uploads become such, if they do.

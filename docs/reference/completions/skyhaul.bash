@@ -3534,7 +3534,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy)
-            opts="-q -h -V --token-file --plain-token --ca --third-party --mode --source-token-file --port --exists --streams --flows --encrypt --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
+            opts="-q -h -V --token-file --plain-token --ca --scitag --third-party --mode --source-token-file --port --exists --streams --flows --encrypt --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3556,6 +3556,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1034,6 +1034,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand rdma; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server. With URLs, a bearer token, if the server requires one' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l ca -d 'File or directory with more certificate authorities for URLs, besides the system\'s' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l scitag -d 'Whose traffic it is, with URLs (scitags.org): 64 times the number of the experiment, plus that of the activity. Servers that mark their connections are given it' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l mode -d 'Which server is asked [default: the destination pulls, or if it cannot, the source pushes]' -r -f -a "pull\t'The destination fetches'
 push\t'The source sends'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l source-token-file -d 'File with the bearer token of the source, if it is not that of --token-file' -r -F

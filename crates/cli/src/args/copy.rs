@@ -50,6 +50,10 @@ pub(crate) struct CopyFilesArgs {
     /// File or directory with more certificate authorities for URLs, besides the system's
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) ca: Option<PathBuf>,
+    /// Whose traffic it is, with URLs (scitags.org): 64 times the number of the experiment, plus that of the activity. Servers that mark
+    /// their connections are given it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(65..), help_heading = SOURCE)]
+    pub(crate) scitag: Option<u16>,
     /// Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host
     #[arg(long, help_heading = SOURCE)]
     pub(crate) third_party: bool,

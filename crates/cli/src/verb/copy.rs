@@ -108,6 +108,7 @@ fn files(args: &CopyFilesArgs) -> Result<Outcome> {
     let mut options = options(args)?;
     let refused = [
         ("--ca", args.ca.is_some()),
+        ("--scitag", args.scitag.is_some()),
         ("--plain-token", args.plain_token),
         ("--third-party", args.third_party),
     ];

@@ -53,6 +53,7 @@ mod recorded;
 mod regular;
 mod rights;
 mod schedule;
+mod scitags;
 mod sent_files;
 mod serve;
 mod signals;

@@ -85,6 +85,7 @@ impl Server {
             clients: None,
             peers: None,
             connections: Arc::clone(&door.connections),
+            marker: None,
         };
         let beside = move || async move { door.turns(&wrong).await };
         HttpServer::start(site, listen, beside).map(Server)

@@ -44,6 +44,7 @@ impl TlsService {
             clients: None,
             peers: None,
             connections: Arc::clone(connections),
+            marker: None,
         };
         let server = HttpServer::start(site, "127.0.0.1:0".parse().unwrap(), std::future::pending).unwrap();
         let runtime =

@@ -6,6 +6,8 @@
 //!
 //! Headers that a client gives for the other server (`TransferHeader…`: its token) go to that server only: not to another host or port to
 //! which it redirects, and never from https to http. No text here has them, or the query of a URL.
+//!
+//! Connections of a session that is marked are marked, each as a flow of its own ([`scitags`](crate::scitags)).
 
 use super::addresses::{AddressBlock, judge};
 use super::authorities::Authorities;
@@ -13,19 +15,21 @@ use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::reply::{Open, RemoteBody, RemoteReply, Wire, retry_after};
 use super::url::RemoteUrl;
+use crate::scitags::{FlowMark, FlowSocket};
 use axum::body::{Body, HttpBody};
 use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use axum::http::{HeaderMap, Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use skyhaul::core::hint::Hint;
+use skyhaul::io::tcp::flow_label::prepare_flow_label;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -100,7 +104,11 @@ impl RemoteAccess {
         Ok(Self { destinations, tls: Arc::new(config).into(), purpose })
     }
 
-    async fn connect(&self, url: &RemoteUrl) -> Result<(TcpStream, SocketAddr), Failure> {
+    async fn connect(
+        &self,
+        url: &RemoteUrl,
+        mark: Option<&FlowMark>,
+    ) -> Result<(TcpStream, SocketAddr), Failure> {
         let host = &url.host;
         let found: Vec<SocketAddr> = match url.address() {
             Some(ip) => vec![(ip, url.port).into()],
@@ -120,7 +128,7 @@ impl RemoteAccess {
             return Err(self.forbidden(host, at.ip(), what));
         }
         for at in allowed.into_iter().take(MAX_ADDRESSES) {
-            failure = match timeout(CONNECT_TIMEOUT, TcpStream::connect(at)).await {
+            failure = match timeout(CONNECT_TIMEOUT, connect_marked(at, mark)).await {
                 Ok(Ok(stream)) => {
                     self.check_other_host(&stream, at.ip(), host)?;
                     return Ok((stream, at));
@@ -159,6 +167,19 @@ impl RemoteAccess {
     }
 }
 
+/// A connection, with a flow label if it is to have one. That the kernel does not take a label holds nothing up.
+async fn connect_marked(at: SocketAddr, mark: Option<&FlowMark>) -> io::Result<TcpStream> {
+    let (SocketAddr::V6(mut to), Some(mark)) = (at, mark) else { return TcpStream::connect(at).await };
+    let Some(label) = mark.label().filter(|_| to.ip().to_ipv4_mapped().is_none()) else {
+        return TcpStream::connect(at).await;
+    };
+    let socket = TcpSocket::new_v6()?;
+    let prepared = prepare_flow_label(&socket, *to.ip(), label);
+    mark.note_label(&prepared);
+    to.set_flowinfo(prepared.unwrap_or(0));
+    socket.connect(to.into()).await
+}
+
 fn timed_out(what: impl std::fmt::Display) -> Failure {
     Failure::new(504, format_args!("Connection timed out: {what}")).retried(Retry::Reconnect)
 }
@@ -171,6 +192,7 @@ pub(crate) struct RemoteSession {
     url: RemoteUrl,
     passed: HeaderMap,
     progress: Arc<Progress>,
+    mark: Option<FlowMark>,
     kept: Option<Open>,
     /// The last request went over a connection that was kept.
     was_kept: bool,
@@ -189,7 +211,14 @@ impl RemoteSession {
         progress: &Arc<Progress>,
     ) -> Self {
         let (access, progress) = (Arc::clone(access), Arc::clone(progress));
-        Self { access, side, url: url.clone(), passed: passed.clone(), progress, kept: None, was_kept: false }
+        let (url, passed, mark, kept, was_kept) = (url.clone(), passed.clone(), None, None, false);
+        Self { access, side, url, passed, progress, mark, kept, was_kept }
+    }
+
+    /// The same, with its connections marked.
+    pub(crate) fn marked(mut self, mark: Option<FlowMark>) -> Self {
+        self.mark = mark;
+        self
     }
 
     /// The reply to a request without a body, at most after redirects.
@@ -318,11 +347,12 @@ impl RemoteSession {
     }
 
     async fn open(&self, url: &RemoteUrl) -> Result<Open, Failure> {
-        let (stream, at) = self.access.connect(url).await?;
+        let (stream, at) = self.access.connect(url, self.mark.as_ref()).await?;
         self.progress.connected(at);
         let _ = stream.set_nodelay(true);
+        let flow = self.mark.as_ref().and_then(|mark| mark.begin(&stream));
         if !url.is_encrypted {
-            return self.handshake(url, stream).await;
+            return self.handshake(url, stream, flow).await;
         }
         let name = match url.address() {
             Some(ip) => Ok(ServerName::from(ip)),
@@ -330,7 +360,7 @@ impl RemoteSession {
         };
         let name = name.map_err(|_| Failure::bad(format_args!("{} is no name of a host", url.host)))?;
         match timeout(CONNECT_TIMEOUT, self.access.tls.connect(name, stream)).await {
-            Ok(Ok(stream)) => self.handshake(url, stream).await,
+            Ok(Ok(stream)) => self.handshake(url, stream, flow).await,
             Ok(Err(error)) => {
                 let text = format_args!("the {} {}: TLS: {error}", self.side, url.authority()).to_string();
                 Err(Failure::new(502, text))
@@ -339,7 +369,12 @@ impl RemoteSession {
         }
     }
 
-    async fn handshake<S>(&self, url: &RemoteUrl, stream: S) -> Result<Open, Failure>
+    async fn handshake<S>(
+        &self,
+        url: &RemoteUrl,
+        stream: S,
+        flow: Option<Arc<FlowSocket>>,
+    ) -> Result<Open, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -348,7 +383,10 @@ impl RemoteSession {
         let begun = http.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = begun.map_err(|error| self.broken(url, &error))?;
         // An error of the connection is that of its request, too.
-        let wire = Wire(tokio::spawn(async move { drop(connection.await) }));
+        let wire = Wire(tokio::spawn(async move {
+            drop(connection.await);
+            drop(flow);
+        }));
         Ok(Open { to: url.clone(), sender, _wire: wire })
     }
 
@@ -393,7 +431,8 @@ impl RemoteSession {
 
     /// Another one with the same server.
     pub(crate) fn another(&self) -> Self {
-        Self::new(&self.access, self.side, (&self.url, &self.passed), &self.progress)
+        let same = Self::new(&self.access, self.side, (&self.url, &self.passed), &self.progress);
+        same.marked(self.mark.clone())
     }
 
     /// Why the other server did not do what it was asked, in words that engines know.

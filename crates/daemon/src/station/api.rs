@@ -101,6 +101,7 @@ impl StationApi {
             clients: None,
             peers: None,
             connections: usual_connections(),
+            marker: None,
         };
         HttpServer::start(site, listen, std::future::pending).map(Self)
     }

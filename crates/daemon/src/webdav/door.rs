@@ -2,7 +2,7 @@
 
 use super::access::AccessControl;
 use super::copies::Copies;
-use super::ledger::AccessLedger;
+use super::ledger::{AccessLedger, RequestEntry};
 use super::place::Place;
 use super::put_place::PutPlace;
 use super::scans::ScanPlace;
@@ -10,6 +10,7 @@ use crate::http::Connection;
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
 use crate::remote::session::RemoteAccess;
+use crate::scitags::{FlowMark, FlowMarker, FlowWay};
 use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
 use axum::body::{Body, Bytes, HttpBody};
@@ -47,6 +48,7 @@ pub(super) struct Door {
     pub(super) streams: Arc<Semaphore>,
     pub(super) remote: Arc<RemoteAccess>,
     pub(super) stall: Duration,
+    pub(super) marker: Option<Arc<FlowMarker>>,
     /// That of URLs of this server.
     pub(super) scheme: &'static str,
 }
@@ -79,6 +81,11 @@ impl Drop for StopOnDrop {
 }
 
 impl Door {
+    /// How the connections of the copy that this request begins are marked.
+    pub(super) fn mark(&self, entry: &RequestEntry, way: FlowWay) -> Option<FlowMark> {
+        FlowMark::of_copy(self.marker.as_ref()?, entry.tag(), way)
+    }
+
     /// The names next to the root.
     pub(super) fn top(&self) -> impl Iterator<Item = &str> {
         let recordings = self.recordings.as_ref().map(|_| RECORDINGS);

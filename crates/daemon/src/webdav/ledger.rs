@@ -9,7 +9,8 @@
 //! when a client went away is among them.
 
 use super::access_log::{AccessLog, AccessLogOptions};
-use super::log_line::{LoggedCopy, LoggedRequest, LoggedUser, SciTag, TransferJob};
+use super::log_line::{LoggedCopy, LoggedRequest, LoggedUser, TransferJob};
+use crate::scitags::SciTag;
 use axum::http::Method;
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
@@ -306,6 +307,11 @@ impl RequestEntry {
         }
     }
 
+    /// Whose traffic it is, if that was said.
+    pub(super) fn tag(&self) -> Option<SciTag> {
+        self.tag.get().copied()
+    }
+
     /// Notes how many bytes the copy has moved up to now.
     pub(super) fn set_copied(&self, bytes: u64) {
         if let Some(copy) = self.copy.get() {
@@ -367,7 +373,7 @@ impl RequestEntry {
             sent_bytes: self.sent.load(Ordering::Relaxed),
             nanoseconds,
             is_complete: self.is_complete.load(Ordering::Relaxed) && !self.is_broken.load(Ordering::Relaxed),
-            tag: self.tag.get().copied(),
+            tag: self.tag(),
             copy: self.copy.get().map(|copy| LoggedCopy {
                 id: copy.id,
                 direction: copy.way.name(),

@@ -8,6 +8,7 @@
 //! The path is as it was sent, without its query: clients put tokens there. Of headers, only the numbers in `SciTag` and `ClientInfo` are shown. What
 //! a terminal could obey, and all that is not ASCII, is escaped. Limits: [`MAX_PATH_BYTES`], [`MAX_NAME_BYTES`].
 
+use crate::scitags::SciTag;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -60,26 +61,6 @@ impl TransferJob {
             }
         }
         (!job.id.is_empty()).then_some(job)
-    }
-}
-
-/// Whose traffic a request is, by the numbers of scitags.org.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct SciTag {
-    pub(super) experiment: u16,
-    pub(super) activity: u16,
-}
-
-impl SciTag {
-    /// Reads `SciTag`: the number of the experiment, and in the low six bits that of the activity; from 65 to 65535.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let number = text.parse::<u16>().ok().filter(|number| *number >= 65);
-        number.filter(|_| text.bytes().all(|byte| byte.is_ascii_digit())).map(Self::of)
-    }
-
-    fn of(number: u16) -> Self {
-        Self { experiment: number >> 6, activity: number & 63 }
     }
 }
 
@@ -264,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_jobs_and_numbers_of_tags_are_read() {
+    fn only_names_of_jobs_are_read() {
         for text in [
             "",
             "job-id=",
@@ -280,10 +261,6 @@ mod tests {
             TransferJob::parse("job-id=a;file-id=x;retry=-1").map(|job| (job.file, job.retry)),
             Some((None, None))
         );
-        for text in ["", "64", "0", "65536", "-65", "+65", "65x", "6 5"] {
-            assert_eq!(SciTag::parse(text), None, "{text}");
-        }
-        assert_eq!(SciTag::parse("65535"), Some(SciTag { experiment: 1023, activity: 63 }));
     }
 
     proptest! {

@@ -20,6 +20,7 @@ use crate::remote::reply::RemoteBody;
 use crate::remote::session::RemoteSession;
 use crate::remote::source::{Found, WANTED, find};
 use crate::remote::version::SourceVersion;
+use crate::scitags::FlowWay;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::TRANSFER_ENCODING;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -55,7 +56,8 @@ pub(super) async fn pull(
     let held = door.copies.enter(order.user, &order.url.host)?;
     let turn = door.upload_turn(&place)?;
     let progress = Arc::new(Progress::default());
-    let mut source = RemoteSession::new(&door.remote, "source", (&order.url, &order.passed), &progress);
+    let source = RemoteSession::new(&door.remote, "source", (&order.url, &order.passed), &progress);
+    let mut source = source.marked(door.mark(entry, FlowWay::Fetched));
     let found = used_while(connection, find(&mut source, order.verify, WANTED)).await?;
     let stated = agreed(&order, &found.digests)?;
     let upload = {

@@ -15,6 +15,7 @@ use crate::remote::outgoing::Part;
 use crate::remote::progress::{Progress, Step};
 use crate::remote::put::{PutOrder, Sent, There, clean, compare, look, put, verify};
 use crate::remote::session::RemoteSession;
+use crate::scitags::FlowWay;
 use crate::served::object::Object;
 use axum::body::Body;
 use axum::response::Response;
@@ -40,7 +41,8 @@ pub(super) async fn push(
     let held = door.copies.enter(order.user, &order.url.host)?;
     let progress = Arc::new(Progress::default());
     let session = || RemoteSession::new(&door.remote, "destination", (&order.url, &order.passed), &progress);
-    let (mut destination, mut other) = (session(), session());
+    let mut destination = session().marked(door.mark(entry, FlowWay::Sent));
+    let mut other = session();
     let before = used_while(connection, timeout(HEAD_TIMEOUT, look(&mut destination))).await;
     let late = || Failure::new(504, "Connection timed out: the destination did not answer HEAD");
     let before = before.map_err(|_| late())??;

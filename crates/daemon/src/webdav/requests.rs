@@ -5,7 +5,7 @@ use super::changes::{self, Located, Transfer, located};
 use super::counted_body::{counted_reply, counted_request};
 use super::door::{Door, Target, next_data};
 use super::ledger::{CopyWay, RequestEntry};
-use super::log_line::{SciTag, TransferJob};
+use super::log_line::TransferJob;
 use super::put_place::PutPlace;
 use super::scans::ScanPlace;
 use super::third_party::CopyOrder;
@@ -13,6 +13,7 @@ use super::{listing, macaroons, pulling, pushing, receiving, sending, storage_re
 use crate::http::{Connection, MAX_HEAD_BYTES};
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
+use crate::scitags::{FlowWay, SciTag};
 use crate::tokens::Use;
 use axum::Extension;
 use axum::body::{Body, HttpBody};
@@ -197,6 +198,12 @@ pub(super) async fn handle(
             Err(Failure::new(431, format_args!("the head is longer than {MAX_HEAD_BYTES} bytes")))
         }
         Ok(access) => {
+            let way = match head.method {
+                Method::GET => Some(FlowWay::Given),
+                Method::PUT => Some(FlowWay::Received),
+                _ => None,
+            };
+            entry.tag().zip(way).into_iter().for_each(|(tag, way)| connection.mark(tag, way));
             let whole = (&head.method, &head.uri, &head.headers);
             answer(&door, (&connection, &entry), &access, whole, &mut body)
                 .await

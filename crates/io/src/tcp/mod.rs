@@ -21,6 +21,7 @@
 
 pub mod bulk;
 pub mod door;
+pub mod flow_label;
 pub mod frames;
 pub mod info;
 mod last;

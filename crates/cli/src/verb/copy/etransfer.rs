@@ -30,6 +30,7 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
         ("--token-file", args.token_file.is_some()),
         ("--plain-token", args.plain_token),
         ("--ca", args.ca.is_some()),
+        ("--scitag", args.scitag.is_some()),
     ];
     refuse(&refused, "with etd://")?;
     let (to, sources) = args.paths.split_last().with_context(|| format!("no destination{hint}"))?;

@@ -9,6 +9,7 @@ use crate::verb::listener;
 use anyhow::{Context, Result, bail};
 use skyhaul::core::hint::Hint;
 use skyhaul::stop::StopFlag;
+use skyhaul_daemon::scitags::SciTag;
 use skyhaul_daemon::web_copy::{CopyBetween, CopyDirection, WebAccess, WebClient, copy_between};
 use skyhaul_transfer::copy::{CopyOptions, Exists};
 use std::ffi::{OsStr, OsString};
@@ -150,7 +151,12 @@ pub(super) fn destination(to: &Path, sources: usize) -> (PathBuf, Option<OsStrin
 
 fn client(args: &CopyFilesArgs, token_file: Option<&Path>) -> Result<WebClient> {
     let token = token_file.map(bearer).transpose()?;
-    let access = WebAccess { token, token_in_plain_text: args.plain_token, authorities: args.ca.clone() };
+    let access = WebAccess {
+        token,
+        token_in_plain_text: args.plain_token,
+        authorities: args.ca.clone(),
+        tag: args.scitag.and_then(SciTag::from_number),
+    };
     Ok(WebClient::new(&access, tuning(args).patience)?)
 }
 

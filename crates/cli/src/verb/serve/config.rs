@@ -7,6 +7,7 @@ mod etransfer;
 mod fleet;
 mod http;
 mod http_log;
+mod http_scitags;
 mod key;
 mod peers;
 

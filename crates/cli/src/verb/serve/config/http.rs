@@ -56,6 +56,7 @@ impl Key<'_> {
             own_tokens: None,
             state: None,
             log: None,
+            scitags: None,
         };
         let mut config = HttpConfig { options, token_file: None };
         let options = &mut config.options;
@@ -72,6 +73,7 @@ impl Key<'_> {
                 }
                 "listen" => options.listen = entry.parse()?,
                 "log" => options.log = Some(entry.http_log()?),
+                "scitags" => options.scitags = Some(entry.http_scitags()?),
                 "own_tokens" => options.own_tokens = Some(entry.own_tokens()?),
                 "state" => options.state = Some(entry.string()?.into()),
                 "tls" => options.client_certificates = Some(entry.client_certificates()?),
@@ -84,7 +86,7 @@ impl Key<'_> {
                     }
                 }
                 _ => {
-                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, log, own_tokens, record_uploads, recordings, root, state, tls, token_file";
+                    let hint = "the keys of [http] are certificate, copy, issuer, key, listen, log, own_tokens, record_uploads, recordings, root, scitags, state, tls, token_file";
                     return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
                 }
             }
@@ -100,9 +102,8 @@ impl Key<'_> {
         let roots = &options.directories;
         let hint = Hint("add [[http.root]] with name and directory, or recordings = true");
         ensure!(options.recordings || !roots.is_empty(), self.wrong(format_args!("nothing is served{hint}")));
-        let needs = self
-            .wrong(format_args!("record_uploads needs recordings = true: what is uploaded is served there"));
-        ensure!(options.recordings || !options.record_uploads, needs);
+        let needs = "record_uploads needs recordings = true: what is uploaded is served there";
+        ensure!(options.recordings || !options.record_uploads, self.wrong(needs));
         for (at, root) in roots.iter().enumerate() {
             let is_again = roots[..at].iter().any(|other| other.name == root.name);
             let hint = Hint("give each a name of its own");
