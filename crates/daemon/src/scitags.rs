@@ -317,7 +317,9 @@ impl SciTagOptions {
             let (host, port) = name.rsplit_once(':').unwrap_or((name, "1"));
             let is_host = !host.is_empty()
                 && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-            if !is_address && !(is_host && port.parse::<u16>().is_ok_and(|port| port > 0)) {
+            let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+            let is_collector = is_address || is_host && is_port;
+            if !is_collector {
                 return Err(format!("`{name}` is not a collector: expected HOST or HOST:PORT"));
             }
         }

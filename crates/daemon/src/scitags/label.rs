@@ -30,6 +30,7 @@ mod tests {
 
     /// Bits 8, and 0 and 1, and 18 and 19 are free: written out, so that they do not come from the code.
     #[test]
+    #[expect(clippy::unusual_byte_groupings, reason = "the groups are those of the draft")]
     fn bits_are_where_the_draft_has_them() {
         let label = |experiment, activity, entropy| flow_label(SciTag { experiment, activity }, entropy);
         assert_eq!(label(1, 0, 0), Some(0b00_100000000_0_000000_00));
