@@ -428,3 +428,25 @@ fn a_server_of_streams_that_is_killed_or_stopped_holds_nobody() {
         assert!(done.said().contains(said), "{line}: {}", done.said());
     }
 }
+
+/// Messages that go to the same place and whose segments overtake each other: whichever came last, memory is right, and nothing is called
+/// different.
+#[test]
+fn messages_that_overtake_each_other_are_never_called_different() {
+    if !may_place() {
+        return;
+    }
+    for seed in 0..3 {
+        let (job, address) = serve("--region a:64KiB:write --tier bpf --verify --connections 1");
+        let line = format!(
+            "--pattern --message 64KiB --messages 300 --rate 400Mbps --faults reorder=40,seed={seed} --json"
+        );
+        run(&format!("rdma write {address} {line}")).expect(0);
+        let served = job.finish().expect(0).json();
+        let verify = &served["verify"];
+        assert_eq!(number(&verify["different_bytes"]), 0, "{served}");
+        assert!(number(&verify["compared_bytes"]) > 64 << 10, "{served}");
+        let sum = number(&verify["compared_bytes"]) + number(&verify["overwritten_bytes"]);
+        assert_eq!(sum, number(&served["written_bytes"]), "{served}");
+    }
+}

@@ -191,16 +191,20 @@ impl Kernel {
         self.ended
     }
 
-    /// Ranges of a place, in its memory, that were written since this message of a connection and not yet handed over.
-    pub(super) fn newer(&self, (connection, message): (u32, u64), place: MemorySlice) -> Vec<Range<u64>> {
+    /// For each connection that a program places, the message from which on nothing was placed yet.
+    pub(super) fn untouched(&self) -> Vec<(u32, u64)> {
+        self.peers.iter().map(|peer| (peer.slots.connection, peer.slots.newest(peer.slots.next))).collect()
+    }
+
+    /// Ranges of a place, in its memory, that were written and not yet handed over. Of older messages, too: their packets may have come
+    /// last.
+    pub(super) fn not_handed(&self, place: MemorySlice) -> Vec<Range<u64>> {
         // What was copied before is no newer than what is read now.
         fence(Ordering::Acquire);
         let range = place.start..place.start + place.length;
         let of =
             self.peers.iter().map(|peer| &peer.slots).filter(|slots| slots.target.memory == place.memory);
-        of.flat_map(|slots| slots.claims(if slots.connection == connection { message } else { 0 }, &range))
-            .map(|(_, range)| range)
-            .collect()
+        of.flat_map(|slots| slots.claims(0, &range)).map(|(_, range)| range).collect()
     }
 }
 

@@ -161,7 +161,8 @@ pub struct VerifyReport {
     pub compared_bytes: u64,
     /// Of these: not what the message has.
     pub different_bytes: u64,
-    /// Bytes that a later message had overwritten when their message ended: these were not compared.
+    /// Bytes that a later message had overwritten when their message ended: these were not compared. Also bytes of a message that was open at the same
+    /// time, where the kernel places and the order is not known.
     pub overwritten_bytes: u64,
     /// The first differences: connection, message, offset in the region.
     pub first: Vec<(u64, u64, u64)>,

@@ -10,7 +10,7 @@ use super::driver::{Attempt, Driver, DriverOptions, HANDSHAKE, profile};
 use super::kernel::Target;
 use super::message::ServedMessage;
 use super::report::{ConnectionReport, PlacementTier, RdmaServeReport, RegionReport, VerifyReport};
-use super::verify::Writers;
+use super::verify::{Turns, Writers};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
 use receives::Receives;
@@ -158,6 +158,8 @@ pub struct RdmaServer {
     messages: Option<VecDeque<ServedMessage>>,
     wake: Arc<Wake>,
     receives: Option<Receives>,
+    /// When what was noted of memory, for `--verify`.
+    turns: Turns,
 }
 
 impl std::fmt::Debug for RdmaServer {
@@ -225,6 +227,7 @@ impl RdmaServer {
             messages,
             wake,
             receives,
+            turns: Turns::default(),
         })
     }
 

@@ -83,9 +83,14 @@ impl Driver {
         }
     }
 
-    /// Ranges of a place that were written by the kernel since this message of a connection.
-    pub(in crate::rdma) fn newer(&self, of: (u32, u64), place: MemorySlice) -> Vec<Range<u64>> {
-        self.kernel.as_ref().map_or_else(|_| Vec::new(), |kernel| kernel.newer(of, place))
+    /// Ranges of a place that were written by the kernel and not yet handed over.
+    pub(in crate::rdma) fn not_handed(&self, place: MemorySlice) -> Vec<Range<u64>> {
+        self.kernel.as_ref().map_or_else(|_| Vec::new(), |kernel| kernel.not_handed(place))
+    }
+
+    /// For each connection that the kernel places for, the message from which on nothing was placed yet.
+    pub(in crate::rdma) fn untouched(&self) -> Vec<(u32, u64)> {
+        self.kernel.as_ref().map_or_else(|_| Vec::new(), Kernel::untouched)
     }
 
     /// What a connection's program has placed is handed over, and the program ends.

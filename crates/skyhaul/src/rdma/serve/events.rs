@@ -23,9 +23,11 @@ impl RdmaServer {
                 region.and_then(|region| region.writers.as_mut()).zip(place.message)
             {
                 let range = place.to.start..place.to.start + place.to.length;
-                writers.note(range, (place.connection, message));
+                let writer = (place.connection, message);
+                writers.note(range, writer, self.turns.of(writer));
             }
         }
+        self.turns.end(self.driver.untouched());
     }
 
     pub(super) fn take(&mut self, event: RdmaEvent) -> io::Result<()> {
@@ -57,15 +59,9 @@ impl RdmaServer {
                     immediate,
                 });
                 if !is_complete {
-                    self.lose(LossReport {
-                        connection: number,
-                        messages: (message, message + 1),
-                        whole: false,
-                        missing: pairs(&missing),
-                        in_region: stag != 0,
-                        immediate: immediate.is_some(),
-                        is_send: false,
-                    });
+                    let (in_region, immediate) = (stag != 0, immediate.is_some());
+                    let of = LossReport { in_region, immediate, ..LossReport::default() };
+                    self.lose_part((number, message), &missing, of);
                 }
             }
             RdmaEvent::MessagesLost { connection, messages } => {
@@ -148,19 +144,30 @@ impl RdmaServer {
         let Some(region) = self.regions.iter().find(|region| region.stag == stag) else { return };
         if let Some((writers, memory)) = region.writers.as_ref().zip(self.driver.memory(region.memory)) {
             let driver = &self.driver;
-            let newer = |range: Range<u64>| {
+            let not_noted = |range: Range<u64>| {
                 let place = MemorySlice {
                     memory: region.memory,
                     start: range.start,
                     length: range.end - range.start,
                 };
-                driver.newer(writer, place)
+                driver.not_handed(place)
             };
-            writers.compare((memory, &newer), valid, writer, number, report);
+            writers.compare((memory, &not_noted), valid, writer, number, report);
         }
     }
 
-    pub(super) fn lose(&mut self, loss: LossReport) {
+    /// Parts of a message of a connection, of which `of` says the rest, did not arrive.
+    pub(super) fn lose_part(
+        &mut self,
+        (connection, message): (u64, u64),
+        missing: &[Range<u64>],
+        of: LossReport,
+    ) {
+        let messages = (message, message + 1);
+        self.lose(LossReport { connection, messages, missing: pairs(missing), ..of });
+    }
+
+    fn lose(&mut self, loss: LossReport) {
         if self.report.losses.len() < MAX_LOSSES {
             self.report.losses.push(loss);
         } else {

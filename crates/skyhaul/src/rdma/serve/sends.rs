@@ -1,7 +1,7 @@
 //! Sends of peers: counted, compared, and handed to the thread that keeps them.
 
 use super::super::memory::Memory;
-use super::super::report::{LossReport, pairs, total};
+use super::super::report::{LossReport, total};
 use super::super::verify;
 use super::RdmaServer;
 use super::receives::{Buffers, Job, RECEIVERS, Written};
@@ -73,15 +73,8 @@ impl RdmaServer {
         }
         let length = valid.iter().chain(&missing).map(|range| range.end).max().unwrap_or_default();
         if !is_complete {
-            self.lose(LossReport {
-                connection: number,
-                messages: (message, message + 1),
-                whole: false,
-                missing: pairs(&missing),
-                in_region: false,
-                immediate: false,
-                is_send: true,
-            });
+            let of = LossReport { is_send: true, ..LossReport::default() };
+            self.lose_part((number, message), &missing, of);
         }
         let Some(receives) = &mut self.receives else { return };
         let Some((keeper, memory)) = receives.keeper.as_ref().zip(memory) else {
