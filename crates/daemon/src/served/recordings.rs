@@ -23,7 +23,7 @@ use skyhaul::recording::{
     DISK_ANSWER_TIMEOUT, ExtentContent, IntakeSite, OpenError, Recording, ScanLayout, ScanNames, State,
     ask_disks,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -91,6 +91,7 @@ impl Recordings {
             return Err(Failure::new(500, format_args!("read disk {}: {error}", disk.display())));
         }
         let mut files = Vec::new();
+        self.retain(&names);
         for label in &names.labels {
             match self.scan(label) {
                 Ok(known) => files.extend(known.files.iter().cloned()),
@@ -100,6 +101,12 @@ impl Recordings {
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(files)
+    }
+
+    /// Forgets scans that are gone; `names` are those of all disks.
+    fn retain(&self, names: &ScanNames) {
+        let there: HashSet<&str> = names.labels.iter().map(String::as_str).collect();
+        lock(&self.known).retain(|label, _| there.contains(label.as_str()));
     }
 
     /// The one of this name.
@@ -183,8 +190,12 @@ impl Recordings {
         let known = Arc::new(Known { stamps: stamps.clone(), files });
         self.note_open(label, stamps, &recording);
         let mut all = lock(&self.known);
-        if all.len() >= MAX_KNOWN {
-            all.clear();
+        // One gives way, not all: of more recordings than are remembered, few are opened again.
+        if all.len() >= MAX_KNOWN
+            && !all.contains_key(label)
+            && let Some(other) = all.keys().next().cloned()
+        {
+            all.remove(&other);
         }
         all.insert(label.to_owned(), Arc::clone(&known));
         Ok(known)

@@ -6,7 +6,10 @@
 //! ```
 //!
 //! Engines of the grid compare files by Adler-32. To compute it beside the CRC-32C costs a recorder a tenth of its CPU time; afterwards it
-//! costs none. The thread reads each recording once: what is known is kept.
+//! costs none. The thread reads each recording once: what is known is kept by entity tag. So a scan that is removed and recorded anew under its
+//! name is read again, as is one that could not be read, a minute later.
+//!
+//! Limit: of more than [`MAX_REVISITS`] scans, as many are looked at again in a second.
 
 use super::recordings::{RecordingFile, Recordings};
 use super::sums::SumStore;
@@ -15,12 +18,13 @@ use crate::remote::failure::Failure;
 use skyhaul::io::host::thread::low_priority;
 use skyhaul::io::say;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, IntakeSite, ScanNames};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often scans are looked for, and whether the station still records.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,8 +52,14 @@ impl ScanSums {
         let sums = Self { disks, store, over: Arc::default() };
         if let Some(may_read) = may_read {
             let (disks, over) = (sums.disks.clone(), Arc::clone(&sums.over));
-            let summing =
-                Summing { disks, recordings: sums.recordings(None), done: HashSet::new(), may_read, over };
+            let summing = Summing {
+                disks,
+                recordings: sums.recordings(None),
+                scans: BTreeMap::new(),
+                revisited: String::new(),
+                may_read,
+                over,
+            };
             std::thread::Builder::new().name("scan-sums".into()).spawn(move || summing.run())?;
         }
         Ok(sums)
@@ -78,12 +88,28 @@ impl Drop for ScanSums {
     }
 }
 
+/// Scans whose indexes are looked at again in each round: one may have been removed and recorded anew under its name, or repaired.
+const MAX_REVISITS: usize = 16;
+/// When what could not be read is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What the thread knows of a scan.
+#[derive(Debug, Default)]
+struct SeenScan {
+    /// The names and entity tags of its recordings, whose sums are known, or cannot be.
+    files: Vec<(String, String)>,
+    /// Not all could be read: when that is tried again.
+    retry_at: Option<Instant>,
+}
+
 /// What the thread has.
 struct Summing<F> {
     disks: Vec<PathBuf>,
     recordings: Recordings,
-    /// Scans whose sums are all known, or that cannot be read.
-    done: HashSet<String>,
+    /// Those that are on the disks, by label.
+    scans: BTreeMap<String, SeenScan>,
+    /// The label of the scan that was looked at again last.
+    revisited: String,
     may_read: F,
     over: Arc<AtomicBool>,
 }
@@ -92,13 +118,8 @@ impl<F: Fn() -> bool> Summing<F> {
     fn run(mut self) {
         // Refused, it computes all the same.
         let _ = low_priority();
-        let mut etags = Some(HashSet::new());
         while self.wait() {
-            if self.round(etags.as_mut())
-                && let Some(etags) = etags.take()
-            {
-                self.recordings.sums().retain(&etags);
-            }
+            self.round();
             std::thread::sleep(POLL_INTERVAL);
         }
     }
@@ -114,34 +135,70 @@ impl<F: Fn() -> bool> Summing<F> {
         false
     }
 
-    /// Looks at all scans that are new; whether all disks answered and each of their scans was looked at, in this round or before.
-    fn round(&mut self, mut etags: Option<&mut HashSet<String>>) -> bool {
+    /// Looks at the scans that are new, and at some others.
+    fn round(&mut self) {
         let names = ScanNames::on(&self.disks, DISK_ANSWER_TIMEOUT);
         let mut is_whole = names.silent_disks.is_empty() && names.unreadable_disks.is_empty();
-        for label in
-            names.labels.iter().filter(|label| !self.done.contains(*label)).cloned().collect::<Vec<_>>()
-        {
+        if is_whole {
+            let there: HashSet<&String> = names.labels.iter().collect();
+            self.scans.retain(|label, _| there.contains(label));
+        }
+        for label in self.due(&names) {
             if !self.wait() {
-                return false;
+                return;
             }
-            match self.recordings.files(&label) {
-                Ok(files) => {
-                    if let Some(etags) = &mut etags {
-                        etags.extend(files.iter().map(|file| file.etag.clone()));
-                    }
-                    for file in &files {
-                        if let Err(failure) = self.sum(file) {
-                            say!("the Adler-32 of {} is not known: {}", file.name, failure.text());
-                        }
-                    }
-                    self.done.insert(label);
+            is_whole &= self.look(&label);
+        }
+        is_whole &= names.labels.iter().all(|label| self.scans.contains_key(label));
+        if is_whole {
+            let all = self.scans.values().flat_map(|scan| scan.files.iter().cloned());
+            self.recordings.sums().retain(all.collect());
+        }
+    }
+
+    /// The scans to look at: those that are no recordings as far as is known, and in turn some of the others.
+    fn due(&mut self, names: &ScanNames) -> Vec<String> {
+        let is_new = |label: &&String| self.scans.get(*label).is_none_or(|scan| scan.files.is_empty());
+        let mut due: Vec<String> = names.labels.iter().filter(is_new).cloned().collect();
+        let behind = self.scans.range::<str, _>((Bound::Excluded(&*self.revisited), Bound::Unbounded));
+        let again = behind.chain(&self.scans).take(self.scans.len());
+        let again = again.filter(|(_, scan)| !scan.files.is_empty()).map(|(label, _)| label.clone());
+        let again: Vec<String> = again.take(MAX_REVISITS).collect();
+        self.revisited = again.last().cloned().unwrap_or_default();
+        due.extend(again);
+        due
+    }
+
+    /// Looks at a scan, and computes what is not known of it. Returns whether it is known what recordings it has.
+    fn look(&mut self, label: &str) -> bool {
+        let files = match self.recordings.files(label) {
+            Ok(files) => files,
+            // It is being recorded, or has no index.
+            Err(failure) if failure.is_not_found() => {
+                self.scans.insert(label.to_owned(), SeenScan::default());
+                return true;
+            }
+            Err(_) => return false,
+        };
+        let named: Vec<_> = files.iter().map(|file| (file.name.clone(), file.etag.clone())).collect();
+        let before = self.scans.get(label);
+        let is_same = before.is_some_and(|before| before.files == named);
+        if is_same && before.is_some_and(|before| before.retry_at.is_none_or(|at| Instant::now() < at)) {
+            return true;
+        }
+        let mut retry_at = None;
+        for file in &files {
+            if let Err(failure) = self.sum(file) {
+                retry_at = Some(Instant::now() + RETRY_INTERVAL);
+                if !is_same {
+                    say!("the Adler-32 of {} is not known: {}", file.name, failure.text());
                 }
-                // It is being recorded, or has no index.
-                Err(failure) if failure.is_not_found() => {}
-                Err(_) => is_whole = false,
             }
         }
-        is_whole
+        if !self.over.load(Ordering::SeqCst) {
+            self.scans.insert(label.to_owned(), SeenScan { files: named, retry_at });
+        }
+        true
     }
 
     /// Computes what is not known of a recording.
@@ -165,5 +222,95 @@ impl<F: Fn() -> bool> Summing<F> {
         sums.keep(&file.etag, file.bytes, &digester.finish());
         sums.note(&file.etag, named);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul::io::memory::{Pool, PoolOptions};
+    use skyhaul::recording::{Chunk, ChunkMeta, DatastreamInfo, Writer, WriterOptions};
+    use std::path::Path;
+
+    const LABEL: &str = "n26c3_mh_no0001";
+
+    /// Records a scan of one chunk that consists of this byte.
+    fn record(disk: &Path, byte: u8) {
+        let pool =
+            Pool::new(&PoolOptions { block_bytes: 1 << 20, ..PoolOptions::with_total(4 << 20) }).unwrap();
+        let options = WriterOptions { pool: Some(pool.clone()), ..WriterOptions::new([disk], LABEL) };
+        let writer = Writer::create(&options).unwrap();
+        let datastream = writer.add_datastream(&DatastreamInfo {
+            unit_bytes: 8000,
+            units: 1,
+            ..DatastreamInfo::default()
+        });
+        let mut block = pool.take().unwrap();
+        block.place(0, &[byte; 8000]);
+        let meta = ChunkMeta { units: 1, ..ChunkMeta::default() };
+        writer.submit(Chunk { datastream, number: 0, block, range: 0..8000, meta, finish: None }).unwrap();
+        assert!(writer.finish(Duration::from_secs(60)).is_whole());
+    }
+
+    fn summing(sums: &ScanSums) -> Summing<impl Fn() -> bool> {
+        Summing {
+            disks: sums.disks.clone(),
+            recordings: sums.recordings(None),
+            scans: BTreeMap::new(),
+            revisited: String::new(),
+            may_read: || true,
+            over: Arc::default(),
+        }
+    }
+
+    fn known(summing: &Summing<impl Fn() -> bool>) -> Option<u32> {
+        let files = summing.recordings.files(LABEL).unwrap();
+        summing.recordings.sums().noted(&files[0].name, files[0].crc32c?)
+    }
+
+    fn adler32(byte: u8) -> Option<u32> {
+        Some(simd_adler32::adler32(&[byte; 8000].as_slice()))
+    }
+
+    #[test]
+    fn a_scan_that_is_recorded_anew_under_its_name_is_summed_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let sums = ScanSums::start(&[directory.path().to_owned()], None::<fn() -> bool>).unwrap();
+        let mut summing = summing(&sums);
+        record(directory.path(), 5);
+        summing.round();
+        assert_eq!(known(&summing), adler32(5));
+        let before = summing.recordings.files(LABEL).unwrap()[0].etag.clone();
+        std::fs::remove_dir_all(directory.path().join(LABEL)).unwrap();
+        record(directory.path(), 6);
+        summing.round();
+        assert_eq!(known(&summing), adler32(6));
+        // What is gone is forgotten, once that is certain.
+        summing.round();
+        assert!(sums.store.of(&before).get(Algorithm::Adler32).is_none());
+        std::fs::remove_dir_all(directory.path().join(LABEL)).unwrap();
+        summing.round();
+        assert!(summing.scans.is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let sums = ScanSums::start(&[directory.path().to_owned()], None::<fn() -> bool>).unwrap();
+        let mut summing = summing(&sums);
+        record(directory.path(), 5);
+        let chunk = directory.path().join(LABEL).join(format!("{LABEL}.00000000"));
+        let whole = std::fs::read(&chunk).unwrap();
+        let mut damaged = whole.clone();
+        damaged[17] ^= 1;
+        std::fs::write(&chunk, damaged).unwrap();
+        summing.round();
+        assert_eq!(known(&summing), None);
+        std::fs::write(&chunk, whole).unwrap();
+        summing.round();
+        assert_eq!(known(&summing), None, "not yet");
+        summing.scans.get_mut(LABEL).unwrap().retry_at = Some(Instant::now());
+        summing.round();
+        assert_eq!(known(&summing), adler32(5));
     }
 }

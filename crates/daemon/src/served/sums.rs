@@ -24,8 +24,11 @@ const DATABASE_FILE: &str = "station_digests.db";
 const APPLICATION_ID: i64 = 0x736b_7964;
 /// Version of its table.
 const SCHEMA_VERSION: i64 = 1;
-/// Recordings whose digests are in memory.
-const MAX_KNOWN: usize = 65_536;
+/// Recordings whose digests are in memory and that were not seen on the disks: gone, or not looked for yet. The others are as many as the
+/// disks have.
+const MAX_ABSENT: usize = 65_536;
+/// Recordings whose digests are read at the start: some 100 bytes each.
+const MAX_LOADED: usize = 1 << 20;
 
 /// Changes that wait for the disk; those that find no room are lost, and computed again after a restart.
 const MAX_WAITING: usize = 1024;
@@ -44,11 +47,20 @@ enum Change {
 pub(crate) struct SumStore {
     writer: Option<(SyncSender<Change>, JoinHandle<()>)>,
     digests: Mutex<HashMap<String, DigestSet>>,
-    /// Entity tags that the database had at the start.
-    loaded: HashSet<String>,
+    presence: Mutex<Presence>,
     /// CRC-32C and Adler-32 of the recordings that were [noted](Self::note), by name.
     noted: Mutex<BTreeMap<String, (u32, u32)>>,
     notes: AtomicU64,
+}
+
+/// Which recordings are on the disks, as far as that was looked for.
+#[derive(Debug, Default)]
+struct Presence {
+    /// Entity tags of those that are.
+    present: HashSet<String>,
+    /// Entity tags of digests whose recordings were not found when they were last looked for. A recording may have come since the disks were
+    /// read, so one is forgotten only if it is not found twice.
+    missed: HashSet<String>,
 }
 
 impl SumStore {
@@ -72,14 +84,13 @@ impl SumStore {
                 return Self::default();
             }
         };
-        let loaded = digests.keys().cloned().collect();
         let (changes, waiting) = sync_channel(MAX_WAITING);
         let thread = std::thread::Builder::new().name("scan-digests".into());
         // Without a thread, what is known lasts as long as the program.
         let writer = thread.spawn(move || write_all(&path, database, &waiting)).ok();
         let writer = writer.map(|thread| (changes, thread));
         let (digests, noted, notes) = (Mutex::new(digests), Mutex::default(), AtomicU64::new(0));
-        Self { writer, digests, loaded, noted, notes }
+        Self { writer, digests, presence: Mutex::default(), noted, notes }
     }
 
     /// The digests that are known of the recording with this entity tag.
@@ -90,9 +101,10 @@ impl SumStore {
     /// Keeps digests that were computed of the recording with this entity tag and length.
     pub(crate) fn keep(&self, etag: &str, bytes: u64, digests: &DigestSet) {
         let all = {
+            let present = &lock(&self.presence).present;
             let mut known = lock(&self.digests);
-            if known.len() >= MAX_KNOWN && !known.contains_key(etag) {
-                known.clear();
+            if known.len() >= MAX_ABSENT && !known.contains_key(etag) {
+                make_room(&mut known, present);
             }
             let all = known.entry(etag.to_owned()).or_default();
             all.merge(digests);
@@ -101,12 +113,19 @@ impl SumStore {
         self.change(Change::Keep { etag: etag.to_owned(), bytes, digests: all });
     }
 
-    /// Forgets what the database had at the start, except for recordings with these entity tags.
-    pub(crate) fn retain(&self, etags: &HashSet<String>) {
-        for etag in self.loaded.difference(etags) {
-            lock(&self.digests).remove(etag);
+    /// The recordings on the disks are those with these names and entity tags, and no others: forgets what is known of recordings that were
+    /// not there the last time, either.
+    pub(crate) fn retain(&self, present: HashMap<String, String>) {
+        lock(&self.noted).retain(|name, _| present.contains_key(name));
+        let present: HashSet<String> = present.into_values().collect();
+        let mut presence = lock(&self.presence);
+        let mut known = lock(&self.digests);
+        let absent: HashSet<String> = known.keys().filter(|etag| !present.contains(*etag)).cloned().collect();
+        for etag in absent.intersection(&presence.missed) {
+            known.remove(etag);
             self.change(Change::Forget { etag: etag.clone() });
         }
+        *presence = Presence { present, missed: absent };
     }
 
     fn change(&self, change: Change) {
@@ -169,6 +188,17 @@ fn write(database: &Connection, change: &Change) -> rusqlite::Result<usize> {
     }
 }
 
+/// Drops one whose recording was not seen on the disks, if there are too many of those.
+fn make_room(known: &mut HashMap<String, DigestSet>, present: &HashSet<String>) {
+    let mut absent = known.keys().filter(|etag| !present.contains(*etag));
+    let first = absent.next().cloned();
+    if absent.count() + 1 >= MAX_ABSENT
+        && let Some(first) = first
+    {
+        known.remove(&first);
+    }
+}
+
 fn say_lost(error: &dyn Display) {
     say!("{DATABASE_FILE}: {error}; digests of recordings are computed again after a restart");
 }
@@ -190,7 +220,7 @@ fn read(path: &Path) -> rusqlite::Result<(Connection, HashMap<String, DigestSet>
     }
     let digests = {
         let mut query =
-            database.prepare(&format!("SELECT etag, bytes, digests FROM digests LIMIT {MAX_KNOWN}"))?;
+            database.prepare(&format!("SELECT etag, bytes, digests FROM digests LIMIT {MAX_LOADED}"))?;
         let rows = query.query_map((), |row| {
             let (etag, bytes, digests): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let bytes = u64::try_from(bytes).unwrap_or(0);
@@ -226,12 +256,32 @@ mod tests {
         assert_eq!(store.of("\"a\""), sum(b"a"));
         assert_eq!(store.of("\"c\""), DigestSet::default());
         store.keep("\"c\"", 1, &sum(b"c"));
-        store.retain(&HashSet::from(["\"b\"".to_owned()]));
+        let present = HashMap::from([("s".to_owned(), "\"b\"".to_owned())]);
+        store.retain(present.clone());
+        assert_eq!(store.of("\"a\""), sum(b"a"), "it may have come since the disks were read");
+        store.keep("\"d\"", 1, &sum(b"d"));
+        store.retain(present);
         drop(store);
         let store = SumStore::open(&disks);
         assert_eq!(store.of("\"a\""), DigestSet::default());
         assert_eq!(store.of("\"b\""), sum(b"b"));
-        assert_eq!(store.of("\"c\""), sum(b"c"), "it came after the start");
+        assert_eq!(store.of("\"c\""), DigestSet::default(), "it was not found, either");
+        assert_eq!(store.of("\"d\""), sum(b"d"), "it was not found once");
+    }
+
+    #[test]
+    fn digests_of_recordings_that_are_there_stay_however_many_are_not() {
+        let store = SumStore::default();
+        let name = |n: usize| format!("s{n}");
+        let present = 100;
+        (0..present).for_each(|n| store.keep(&name(n), 1, &sum(b"a")));
+        store.retain((0..present).map(|n| (name(n), name(n))).collect());
+        for n in present..present + MAX_ABSENT + 10 {
+            store.keep(&name(n), 1, &sum(b"a"));
+        }
+        assert!((0..present).all(|n| store.of(&name(n)) == sum(b"a")));
+        assert_eq!(store.of(&name(present + MAX_ABSENT + 9)), sum(b"a"));
+        assert_eq!(lock(&store.digests).len(), present + MAX_ABSENT);
     }
 
     #[test]
