@@ -329,3 +329,53 @@ fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
     assert!(complete >= 19 || dropped > 0, "{complete} honest heaps: {report}");
     assert!(after - before < 200 << 10, "{} KiB more", after - before);
 }
+
+/// Heaps of an honest sender, and after each of its packets one of a forger that begins a heap with a new counter, from this address or from
+/// the socket of the sender itself. They share a window of four heaps. Returns the number of whole heaps, and the report.
+#[track_caller]
+fn beside_a_forger_of_counters(forger: Option<&str>) -> (u64, Value) {
+    const PACKETS: u64 = 20;
+    let line =
+        format!("receive {ANY} --format spead --json --heap-window 4 --heap-timeout 60s --stop-items never");
+    let mut receiver = Job::start(&words(&line));
+    let to = ("127.0.0.1", port(&receiver.address()));
+    let honest = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let forger = forger.map_or_else(|| honest.try_clone().unwrap(), |from| UdpSocket::bind(from).unwrap());
+    for n in 0..50 * PACKETS {
+        let of_heap = |heap, offset| {
+            let mut packet = packet(heap, PACKETS * 1000, offset, &[7; 1000]);
+            // An item, which is all of the heap: one without any is no data.
+            packet[7] += 1;
+            packet.splice(40..40, (0x1000u64 << 48).to_be_bytes());
+            packet
+        };
+        honest.send_to(&of_heap(1 + n / PACKETS, n % PACKETS * 1000), to).unwrap();
+        forger.send_to(&of_heap((1 << 40) + n, 0), to).unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+    receiver.drained();
+    let report = receiver.stop().json();
+    assert_eq!(number(&report["sources"][0]["socket_drops"]), 0);
+    assert_eq!(number(&report["packets"]), 2 * 50 * PACKETS, "{report}");
+    assert!(report["unbalanced"].is_null(), "{report}");
+    // Each heap that began is complete or not, and each packet is of one of them, or refused.
+    let of_heaps = |kind: &str| number(&report["objects"]["heaps"][kind]);
+    let refused: u64 = report["rejects"].as_object().unwrap().values().map(number).sum();
+    if refused == 0 {
+        assert_eq!(of_heaps("complete") + of_heaps("incomplete"), 50 + 50 * PACKETS, "{report}");
+    }
+    let bytes = 1000 * (2 * 50 * PACKETS - refused);
+    assert_eq!(number(&report["payload_bytes"]), bytes, "{report}");
+    (of_heaps("complete"), report)
+}
+
+/// A host and a port have at most half of a window that is shared: forged counters from another of them push out no heap.
+#[test]
+fn forged_counters_from_another_address_or_port_cost_an_honest_sender_no_heap() {
+    for from in ["127.0.0.2:0", "127.0.0.1:0"] {
+        let (complete, report) = beside_a_forger_of_counters(Some(from));
+        assert_eq!(complete, 50, "{from}: {report}");
+    }
+    let (complete, report) = beside_a_forger_of_counters(None);
+    assert!(complete < 10, "from the sender's own socket nothing tells them apart: {report}");
+}
