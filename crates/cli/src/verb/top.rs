@@ -3,6 +3,7 @@
 mod cells;
 mod copies;
 mod fleet;
+mod reply;
 mod screen;
 
 use super::fleet::{Fleet, FleetSnapshot, failed_if_away, status_json};
@@ -12,13 +13,15 @@ use crate::args::{AtFleetArgs, TopArgs};
 use crate::outcome::{Interrupt, Outcome};
 use crate::print;
 use anyhow::{Result, bail};
-use fleet::FleetView;
-use screen::TopView;
-use serde_json::{Value, json};
+use fleet::{FleetReply, FleetView};
+use reply::ReplyScreen;
+use screen::{StationReply, TopView};
+use serde_json::json;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::terminal::{StyledLine, TerminalScreen};
 use skyhaul::time::format;
 use skyhaul_daemon::station::client::{StationCallError, StationClient};
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// How long a reply may take; then the station counts as not connected.
@@ -39,24 +42,12 @@ pub(crate) fn run(args: &TopArgs) -> Result<Outcome> {
         return failed_if_away(fleet_top(args));
     }
     let station = client(&args.at, REPLY_TIMEOUT)?;
-    let (status, figures) = read(&station)?;
+    let reply = read(&station)?;
     if args.at.json {
-        print::json(&json!({ "status": status, "figures": figures }))?;
+        print::json(&json!({ "status": reply.status, "figures": reply.figures }))?;
         return Ok(Outcome::Done);
     }
-    let mut view = TopView::new(args.at.station.clone(), status, figures);
-    if args.once {
-        return once(&|columns, rows| view.lines(columns, rows));
-    }
-    watch(INTERVAL, &mut |is_due, screen| {
-        if is_due {
-            match read(&station) {
-                Ok((status, figures)) => view.take(status, figures),
-                Err(error) => view.lose(&error.to_string()),
-            }
-        }
-        draw(screen, &|columns, rows| view.lines(columns, rows))
-    })
+    show(TopView::new(args.at.station.clone(), reply), args.once, INTERVAL, &|| read(&station))
 }
 
 fn fleet_top(args: &TopArgs) -> Result<Outcome> {
@@ -66,15 +57,25 @@ fn fleet_top(args: &TopArgs) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let clock = || format(now()).get(11..19).unwrap_or_default().to_owned();
-    let mut view = FleetView::new(fleet.name.clone(), FleetSnapshot::of_recorders(&fleet)?, clock());
-    if args.once {
+    let read = || FleetSnapshot::of_recorders(&fleet).map(|snapshot| FleetReply { snapshot, time: clock() });
+    show(FleetView::new(fleet.name.clone(), read()?), args.once, FLEET_INTERVAL, &read)
+}
+
+/// Shows a screen: once, or with a reply at each interval.
+fn show<V: ReplyScreen, E: Display>(
+    mut view: V,
+    is_once: bool,
+    interval: Duration,
+    read: &dyn Fn() -> Result<V::Reply, E>,
+) -> Result<Outcome> {
+    if is_once {
         return once(&|columns, rows| view.lines(columns, rows));
     }
-    watch(FLEET_INTERVAL, &mut |is_due, screen| {
+    watch(interval, &mut |is_due, screen| {
         if is_due {
-            match FleetSnapshot::of_recorders(&fleet) {
-                Ok(snapshot) => view.take(snapshot, clock()),
-                Err(error) => view.lose(&error.to_string()),
+            match read() {
+                Ok(reply) => view.last().take(reply),
+                Err(error) => view.last().lose(&error.to_string()),
             }
         }
         draw(screen, &|columns, rows| view.lines(columns, rows))
@@ -116,8 +117,8 @@ fn watch(interval: Duration, draw: &mut dyn FnMut(bool, &TerminalScreen) -> Resu
     Ok(Outcome::Done)
 }
 
-fn read(station: &StationClient) -> Result<(Value, Value), StationCallError> {
-    Ok((station.get("/api/v1/status")?, station.get("/api/v1/figures")?))
+fn read(station: &StationClient) -> Result<StationReply, StationCallError> {
+    Ok(StationReply { status: station.get("/api/v1/status")?, figures: station.get("/api/v1/figures")? })
 }
 
 fn draw(screen: &TerminalScreen, lines: Lines<'_>) -> Result<()> {

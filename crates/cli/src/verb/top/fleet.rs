@@ -4,10 +4,10 @@
 //! terminal shows fewer columns, a low one fewer recorders, and says how many more there are.
 
 use super::cells::{Cell, aligned, head, left, right};
+use super::reply::{LastReply, ReplyScreen};
 use crate::print::{bytes, count, rate};
 use crate::verb::fleet::{FleetSnapshot, Recorder, age_seconds};
 use skyhaul::core::fleet::{FleetName, LiveState, RecorderActivity};
-use skyhaul::core::hint::split;
 use skyhaul::io::say::escaped_name;
 use skyhaul::io::terminal::{StyledLine, TextStyle};
 
@@ -18,34 +18,29 @@ const TITLES: [&str; 9] =
     ["RECORDER", "STATE", ">RATE", ">LOST", ">FREE", ">DISK LAG", ">CLOCK", "SCHEDULE", "SCANS"];
 const LEFT_OUT: [usize; 6] = [6, 5, 7, 8, 3, 4];
 
-/// The last reply of a fleet's store.
+/// A reply of a fleet's store.
+#[derive(Debug)]
+pub(super) struct FleetReply {
+    pub(super) snapshot: FleetSnapshot,
+    /// When it came, as a time of day.
+    pub(super) time: String,
+}
+
+/// The screen of a fleet.
 #[derive(Debug)]
 pub(super) struct FleetView {
     fleet: FleetName,
-    snapshot: FleetSnapshot,
-    /// When it came, as a time of day.
-    time: String,
-    /// Why there is no newer one.
-    lost: Option<String>,
+    last: LastReply<FleetReply>,
 }
 
-impl FleetView {
-    pub(super) fn new(fleet: FleetName, snapshot: FleetSnapshot, time: String) -> Self {
-        Self { fleet, snapshot, time, lost: None }
+impl ReplyScreen for FleetView {
+    type Reply = FleetReply;
+
+    fn last(&mut self) -> &mut LastReply<FleetReply> {
+        &mut self.last
     }
 
-    /// A newer reply.
-    pub(super) fn take(&mut self, snapshot: FleetSnapshot, time: String) {
-        (self.snapshot, self.time, self.lost) = (snapshot, time, None);
-    }
-
-    /// There was no reply.
-    pub(super) fn lose(&mut self, why: &str) {
-        self.lost = Some(split(why).0.to_owned());
-    }
-
-    /// The screen, at most `columns` wide and `rows` high.
-    pub(super) fn lines(&self, columns: usize, rows: usize) -> Vec<StyledLine> {
+    fn lines(&self, columns: usize, rows: usize) -> Vec<StyledLine> {
         let mut lines = vec![self.head(), self.sums(), Vec::new()];
         lines.extend(self.alarms());
         // The last rows say how many more there are, and how to leave.
@@ -58,16 +53,13 @@ impl FleetView {
         if more > 0 {
             lines.push(vec![(TextStyle::Soft, format!("{more} more"))]);
         }
-        if self.lost.is_some() {
-            // Old figures are shown as such.
-            lines.iter_mut().skip(1).flatten().for_each(|(style, _)| *style = TextStyle::Soft);
-        }
-        if rows < usize::MAX {
-            lines.truncate(rows.saturating_sub(1));
-            lines.resize(rows.saturating_sub(1), Vec::new());
-            lines.push(vec![(TextStyle::Soft, "q quit".into())]);
-        }
-        lines
+        self.last.finished(lines, rows)
+    }
+}
+
+impl FleetView {
+    pub(super) fn new(fleet: FleetName, reply: FleetReply) -> Self {
+        Self { fleet, last: LastReply::new(reply) }
     }
 
     fn head(&self) -> StyledLine {
@@ -75,23 +67,17 @@ impl FleetView {
             (TextStyle::Strong, "Skyhaul fleet ".to_owned()),
             (TextStyle::Soft, format!("{}  ", self.fleet)),
         ];
-        match &self.lost {
-            None => line.extend([
-                (TextStyle::Good, "live".into()),
-                (TextStyle::Plain, format!("  {} UTC", self.time)),
-            ]),
-            Some(why) => line.push((TextStyle::Bad, format!("NOT REACHED since {} UTC: {why}", self.time))),
-        }
+        line.extend(self.last.state(&self.last.time, "NOT REACHED"));
         line
     }
 
     fn live(&self) -> impl Iterator<Item = &LiveState> {
-        self.snapshot.recorders.values().filter_map(|recorder| recorder.live.as_ref())
+        self.last.snapshot.recorders.values().filter_map(|recorder| recorder.live.as_ref())
     }
 
     fn sums(&self) -> StyledLine {
-        let stations = self.snapshot.all_stations();
-        let online = stations.iter().filter(|station| self.snapshot.is_online(station)).count();
+        let stations = self.last.snapshot.all_stations();
+        let online = stations.iter().filter(|station| self.last.snapshot.is_online(station)).count();
         let recording = self.live().filter(|live| live.activity == RecorderActivity::Recording).count();
         let bits: f64 = self.live().map(|live| live.rate_bits as f64).sum();
         let lost: u64 = self.live().fold(0, |sum, live| sum.saturating_add(live.lost_frames));
@@ -112,7 +98,7 @@ impl FleetView {
     }
 
     fn alarms(&self) -> Vec<StyledLine> {
-        let alarms = &self.snapshot.alarms;
+        let alarms = &self.last.snapshot.alarms;
         let line = |((station, recorder, name), alarm): (&(FleetName, FleetName, FleetName), &_)| {
             let alarm: &skyhaul::core::fleet::FleetAlarm = alarm;
             vec![
@@ -133,10 +119,10 @@ impl FleetView {
     /// A row for each recorder, and for each station that never had one.
     fn recorders(&self) -> Vec<Vec<Cell>> {
         let mut rows = Vec::new();
-        for station in self.snapshot.all_stations() {
+        for station in self.last.snapshot.all_stations() {
             let before = rows.len();
             rows.extend(
-                self.snapshot.recorders_of(station).map(|(name, of)| self.recorder(station, name, of)),
+                self.last.snapshot.recorders_of(station).map(|(name, of)| self.recorder(station, name, of)),
             );
             if rows.len() == before {
                 let name = left(TextStyle::Plain, station.to_string());
@@ -154,8 +140,8 @@ impl FleetView {
         let Some(live) = &of.live else {
             return (0, vec![name_cell, left(TextStyle::Bad, "OFFLINE".into())]);
         };
-        let has_alarm = self.snapshot.alarms.keys().any(|(at, by, _)| (at, by) == (station, name));
-        let wanted = self.snapshot.current.get(station);
+        let has_alarm = self.last.snapshot.alarms.keys().any(|(at, by, _)| (at, by) == (station, name));
+        let wanted = self.last.snapshot.current.get(station);
         let is_followed = wanted.is_none() || wanted == live.schedule.as_ref();
         let schedule = wanted.map_or_else(|| "-".to_owned(), |wanted| wanted.experiment.to_string());
         let schedule = match is_followed {
@@ -251,7 +237,7 @@ mod tests {
             let recorder = Recorder { live: Some(live(RecorderActivity::Recording, 0)), info: None };
             snapshot.recorders.insert(key, recorder);
         }
-        FleetView::new(name("evn"), snapshot, "12:00:00".into())
+        FleetView::new(name("evn"), FleetReply { snapshot, time: "12:00:00".into() })
     }
 
     fn plain(lines: &[StyledLine]) -> Vec<String> {
@@ -262,7 +248,7 @@ mod tests {
     #[test]
     fn a_fleet_fits_into_80_columns_and_24_rows_and_says_what_is_left_out() {
         let mut view = view(40);
-        view.snapshot.recorders.insert((name("Zz"), name("rec1")), Recorder::default());
+        view.last.reply.snapshot.recorders.insert((name("Zz"), name("rec1")), Recorder::default());
         let wide = plain(&view.lines(200, 60));
         assert!(wide.iter().any(|line| line.starts_with("S00/rec1  recording  2.00 Gb/s")), "{wide:#?}");
         assert!(wide.iter().any(|line| line.contains("-0.002 s")), "{wide:#?}");
@@ -286,12 +272,12 @@ mod tests {
     fn losses_alarms_and_schedules_that_are_not_followed_come_first() {
         let mut view = view(3);
         let of = |station: &str| (name(station), name("rec1"));
-        view.snapshot.recorders.get_mut(&of("S02")).unwrap().live =
+        view.last.reply.snapshot.recorders.get_mut(&of("S02")).unwrap().live =
             Some(live(RecorderActivity::Recording, 7));
         let current = CurrentSchedule { experiment: name("n26c3"), revision: 4 };
-        view.snapshot.current.insert(name("S01"), current);
+        view.last.reply.snapshot.current.insert(name("S01"), current);
         let alarm = FleetAlarm { text: "full\u{1b}[2J".into(), since: UnixMillis(0) };
-        view.snapshot.alarms.insert((name("S00"), name("rec1"), name("disk")), alarm);
+        view.last.reply.snapshot.alarms.insert((name("S00"), name("rec1"), name("disk")), alarm);
         let lines = plain(&view.lines(200, 24));
         let order: Vec<&str> = lines
             .iter()
@@ -302,12 +288,12 @@ mod tests {
         assert!(lines.iter().any(|line| line.contains("n26c3 NOT FOLLOWED")), "{lines:#?}");
         let text = lines.join("\n");
         assert!(text.contains("ALARM  S00/rec1 disk: full") && !text.contains('\u{1b}'), "{text}");
-        view.snapshot.alarms.clear();
-        view.snapshot.current.clear();
+        view.last.reply.snapshot.alarms.clear();
+        view.last.reply.snapshot.current.clear();
         let lines = plain(&view.lines(200, 24));
         let first = lines.iter().find(|line| line.contains("/rec1")).unwrap();
         assert!(first.starts_with("S02/rec1"), "{lines:#?}");
-        view.lose("no endpoint answers; hint: look");
+        view.last.lose("no endpoint answers; hint: look");
         assert!(
             plain(&view.lines(80, 24))[0].contains("NOT REACHED since 12:00:00 UTC: no endpoint answers")
         );

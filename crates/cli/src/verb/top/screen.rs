@@ -2,9 +2,9 @@
 
 use super::cells::{Cell, aligned, clock, head, left, level, losses, right, soft, text};
 use super::copies::{copies, deliveries};
+use super::reply::{LastReply, ReplyScreen};
 use crate::print::{bytes, count, rate};
 use serde_json::Value;
-use skyhaul::core::hint::split;
 use skyhaul::io::terminal::{StyledLine, TextStyle};
 use skyhaul::recording::in_words;
 
@@ -14,33 +14,28 @@ const MAX_ALARMS: usize = 8;
 const MAX_EVENTS: usize = 20;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The last reply of a station.
+/// A reply of a station.
+#[derive(Clone, Debug)]
+pub(super) struct StationReply {
+    pub(super) status: Value,
+    pub(super) figures: Value,
+}
+
+/// The screen of a station.
 #[derive(Debug)]
 pub(super) struct TopView {
     station: String,
-    status: Value,
-    figures: Value,
-    /// Why there is no newer one.
-    lost: Option<String>,
+    last: LastReply<StationReply>,
 }
 
-impl TopView {
-    pub(super) fn new(station: String, status: Value, figures: Value) -> Self {
-        Self { station, status, figures, lost: None }
+impl ReplyScreen for TopView {
+    type Reply = StationReply;
+
+    fn last(&mut self) -> &mut LastReply<StationReply> {
+        &mut self.last
     }
 
-    /// A newer reply.
-    pub(super) fn take(&mut self, status: Value, figures: Value) {
-        (self.status, self.figures, self.lost) = (status, figures, None);
-    }
-
-    /// There was no reply.
-    pub(super) fn lose(&mut self, why: &str) {
-        self.lost = Some(split(why).0.to_owned());
-    }
-
-    /// The screen, at most `columns` wide and `rows` high.
-    pub(super) fn lines(&self, columns: usize, rows: usize) -> Vec<StyledLine> {
+    fn lines(&self, columns: usize, rows: usize) -> Vec<StyledLine> {
         let mut lines = vec![self.head()];
         lines.extend(self.sums());
         if columns < usize::MAX {
@@ -52,7 +47,7 @@ impl TopView {
         lines.push(Vec::new());
         lines.extend(aligned(&self.disks()));
         lines.push(Vec::new());
-        for table in [deliveries(&self.status), copies(&self.status)] {
+        for table in [deliveries(&self.last.status), copies(&self.last.status)] {
             if table.len() > 1 {
                 lines.extend(aligned(&table));
                 lines.push(Vec::new());
@@ -61,38 +56,30 @@ impl TopView {
         // The last row says how to leave.
         let room = rows.saturating_sub(lines.len() + 2).min(MAX_EVENTS);
         lines.extend(aligned(&self.events(room)));
-        if self.lost.is_some() {
-            // Old figures are shown as such.
-            lines.iter_mut().skip(1).flatten().for_each(|(style, _)| *style = TextStyle::Soft);
-        }
-        if rows < usize::MAX {
-            lines.truncate(rows.saturating_sub(1));
-            lines.resize(rows.saturating_sub(1), Vec::new());
-            lines.push(vec![(TextStyle::Soft, "q quit".into())]);
-        }
-        lines
+        self.last.finished(lines, rows)
+    }
+}
+
+impl TopView {
+    pub(super) fn new(station: String, reply: StationReply) -> Self {
+        Self { station, last: LastReply::new(reply) }
     }
 
     fn head(&self) -> StyledLine {
-        let time = clock(&self.figures["time"]);
+        let time = clock(&self.last.figures["time"]);
         let mut line = vec![
             (TextStyle::Strong, "Skyhaul station ".into()),
             (TextStyle::Soft, format!("{}  ", self.station)),
         ];
-        match &self.lost {
-            None => {
-                line.extend([(TextStyle::Good, "live".into()), (TextStyle::Plain, format!("  {time} UTC"))]);
-            }
-            Some(why) => line.push((TextStyle::Bad, format!("NOT CONNECTED since {time} UTC: {why}"))),
-        }
-        if self.status["shutting_down"] == true {
+        line.extend(self.last.state(&time, "NOT CONNECTED"));
+        if self.last.status["shutting_down"] == true {
             line.push((TextStyle::Bad, "  SHUTTING DOWN".into()));
         }
         line
     }
 
     fn sums(&self) -> Vec<StyledLine> {
-        let (figures, status) = (&self.figures, &self.status);
+        let (figures, status) = (&self.last.figures, &self.last.status);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let bits = |key: &str| rate(number(&figures[key]));
         let a_second = |key: &str| count(number(&figures[key]).round() as u64);
@@ -134,7 +121,7 @@ impl TopView {
 
     /// The received rate of the last minutes, a second a column.
     fn curve(&self, columns: usize) -> StyledLine {
-        let values: Vec<f64> = self.figures["history"]["received_bits"]
+        let values: Vec<f64> = self.last.figures["history"]["received_bits"]
             .as_array()
             .into_iter()
             .flatten()
@@ -150,9 +137,9 @@ impl TopView {
     }
 
     fn alarms(&self) -> Vec<StyledLine> {
-        let alarms = self.figures["alarms"].as_array().map_or(&[][..], Vec::as_slice);
+        let alarms = self.last.figures["alarms"].as_array().map_or(&[][..], Vec::as_slice);
         let mut lines: Vec<StyledLine> = alarms.iter().take(MAX_ALARMS).map(alarm).collect();
-        let receivers = self.figures["alarm_receivers"].as_array().into_iter().flatten();
+        let receivers = self.last.figures["alarm_receivers"].as_array().into_iter().flatten();
         lines.extend(receivers.filter(|one| one["failure"].is_string()).map(receiver));
         if alarms.len() > MAX_ALARMS {
             lines.push(vec![(TextStyle::Bad, format!("and {} more alarms", alarms.len() - MAX_ALARMS))]);
@@ -164,7 +151,7 @@ impl TopView {
     }
 
     fn recordings(&self) -> Vec<Vec<Cell>> {
-        let list = |key: &str| self.status[key].as_array().map_or(&[][..], Vec::as_slice);
+        let list = |key: &str| self.last.status[key].as_array().map_or(&[][..], Vec::as_slice);
         let mut rows = vec![head(&[
             "SCAN",
             "INPUT",
@@ -181,7 +168,7 @@ impl TopView {
                 rows.push(vec![soft("-"), soft(&text(&input["name"])), soft("idle")]);
                 continue;
             };
-            let figures = self.figures["recordings"]
+            let figures = self.last.figures["recordings"]
                 .as_array()
                 .and_then(|all| all.iter().find(|other| other["name"] == scan));
             let received = figures.and_then(|figures| figures["received_bits"].as_f64());
@@ -215,7 +202,7 @@ impl TopView {
             ">READERS HELD",
             ">FREE",
         ])];
-        for disk in self.figures["disks"].as_array().into_iter().flatten() {
+        for disk in self.last.figures["disks"].as_array().into_iter().flatten() {
             let condition = text(&disk["condition"]);
             let style = match condition.as_str() {
                 "usable" => TextStyle::Good,
@@ -242,7 +229,7 @@ impl TopView {
 
     /// The newest events first.
     fn events(&self, room: usize) -> Vec<Vec<Cell>> {
-        let log = self.figures["log"].as_array().map_or(&[][..], Vec::as_slice);
+        let log = self.last.figures["log"].as_array().map_or(&[][..], Vec::as_slice);
         let entry = |entry: &Value| {
             vec![
                 left(TextStyle::Soft, clock(&entry["time"])),
@@ -293,7 +280,7 @@ mod tests {
             "disks": [{ "path": "/d0", "condition": "full", "written_bits": 0.0, "share": null, "queue_bytes": 0, "free_bytes": 0, "latency_ms": { "p50": 1.25 } }],
             "alarms": [{ "level": "warning", "kind": "disk_full", "subject": "/d0", "text": "full", "since": "2026-11-27T12:00:00Z" }],
             "history": { "received_bits": [0.0, 0.8e9, 1.6e9] }, "log": [{ "time": "2026-11-27T12:01:02Z", "level": "info", "subject": "n26c3", "text": "recording from mh1" }] });
-        TopView::new("http://127.0.0.1:8088".into(), status, figures)
+        TopView::new("http://127.0.0.1:8088".into(), StationReply { status, figures })
     }
 
     fn plain(lines: &[StyledLine]) -> Vec<String> {
@@ -330,12 +317,12 @@ mod tests {
     #[test]
     fn deliveries_copies_and_receivers_that_fail_are_shown() {
         let mut view = view();
-        view.status["schedules"] = json!([{ "name": "n26c3_mh", "deliveries": [{ "destination": "correlator", "to": ["correlator:/d"],
+        view.last.reply.status["schedules"] = json!([{ "name": "n26c3_mh", "deliveries": [{ "destination": "correlator", "to": ["correlator:/d"],
             "after": "session", "from": "22:00", "until": "06:00", "priority": -2, "states": { "waiting": 3, "queued": 5, "not_recorded": 1 },
             "copies": { "waiting_for_hours": 2, "done": 2, "forgotten": 1 }, "not_recorded": { "it was never begun": 1 }, "pending": null }] }]);
-        view.status["queue"] = json!([{ "scan": "n26c3_mh_no1", "destination": "correlator", "state": "waiting", "waiting_for_hours": true,
+        view.last.reply.status["queue"] = json!([{ "scan": "n26c3_mh_no1", "destination": "correlator", "state": "waiting", "waiting_for_hours": true,
             "order": -2, "hours": "22:00-06:00", "there_bytes": 0, "unconfirmed_bytes": 0, "size_bytes": 2_000_000 }]);
-        view.figures["alarm_receivers"] = json!([{ "name": "mail", "waiting": 2, "failure": "refused", "failing_since": "2026-11-27T12:00:00Z" },
+        view.last.reply.figures["alarm_receivers"] = json!([{ "name": "mail", "waiting": 2, "failure": "refused", "failing_since": "2026-11-27T12:00:00Z" },
             { "name": "page", "waiting": 0, "failure": null }]);
         let lines = plain(&view.lines(200, 40));
         let words = |start: &str| {
@@ -355,7 +342,7 @@ mod tests {
         let mut view = view();
         assert_eq!(view.lines(10, 3).len(), 3);
         assert_eq!(view.lines(0, 0).len(), 1);
-        view.lose("127.0.0.1:8088: refused; hint: is it running?");
+        view.last.lose("127.0.0.1:8088: refused; hint: is it running?");
         let lines = view.lines(100, 24);
         assert!(
             plain(&lines)[0].ends_with("NOT CONNECTED since 12:03:44 UTC: 127.0.0.1:8088: refused"),
@@ -363,8 +350,8 @@ mod tests {
             lines[0]
         );
         assert!(lines[1..].iter().flatten().all(|(style, _)| *style == TextStyle::Soft));
-        let (status, figures) = (view.status.clone(), view.figures.clone());
-        view.take(status, figures);
+        let reply = view.last.reply.clone();
+        view.last.take(reply);
         assert!(plain(&view.lines(100, 24))[0].ends_with("live  12:03:44 UTC"));
     }
 }
