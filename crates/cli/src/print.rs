@@ -11,6 +11,7 @@ pub(crate) use output::{finish, is_closed, json, output, page, tell};
 use skyhaul::core::hint::{Hint, lines, split};
 pub(crate) use skyhaul::core::units::{display_bytes as bytes, display_rate as rate};
 use skyhaul::io::say::{clear_status, escaped_name, status};
+use skyhaul::ledger::counted_unit;
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
 use skyhaul::send::{SendReport, SentTimes};
@@ -272,19 +273,37 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     let _ = writeln!(
         out,
         "    {} placed, {} never received ({:.4} %), {} reordered (by up to {}), refused: {}",
-        counted(s.placed, "frame"),
-        count(s.lost),
+        units(s.placed, s.packets_per_frame),
+        at_least(s.lost, s.lost_is_lower_bound),
         s.loss_fraction * 100.0,
         count(s.reordered),
         count(s.reorder_extent.max),
         rejects(&s.rejects)
     );
+    if s.forwarded_then_refused > 0 {
+        let _ = writeln!(
+            out,
+            "    {} of these were forwarded before they were refused",
+            count(s.forwarded_then_refused)
+        );
+    }
     if !s.irregular.is_none() {
         let _ = writeln!(out, "    irregular: {}", s.irregular.words());
     }
     for quirk in &s.quirks {
         let _ = writeln!(out, "    note: {quirk}");
     }
+}
+
+/// So many frames, or, where several packets make a frame, packets.
+pub(crate) fn units(n: u64, packets_per_frame: u32) -> String {
+    let text = counted(n, counted_unit(packets_per_frame));
+    if packets_per_frame > 1 { format!("{text} ({packets_per_frame} per frame)") } else { text }
+}
+
+/// A count that may be a lower bound.
+pub(crate) fn at_least(n: u64, is_lower_bound: bool) -> String {
+    if is_lower_bound { format!("at least {}", count(n)) } else { count(n) }
 }
 
 /// What was received, in a word.

@@ -35,6 +35,13 @@ pub fn packets_of(datastream: &Datastream) -> Option<&'static dyn Packets> {
     family(datastream)?.packets()
 }
 
+/// Packets in which a frame of a datastream comes: more than 1 where its units are parts of frames.
+#[must_use]
+pub fn packets_per_frame(info: &DatastreamInfo) -> u32 {
+    let about = Datastream { info: info.clone(), ..Datastream::default() };
+    stream_format(&about).map_or(1, |format| u32::try_from(format.parts.max(1)).unwrap_or(1))
+}
+
 /// The format of a datastream, restored from its index: enough to predict headers. `None` if its frames have no headers.
 #[must_use]
 pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {

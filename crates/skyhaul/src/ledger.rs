@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A frame is what one packet carries and the index calls a unit: a VDIF frame, a Mark 5B frame, half a Mark 5B frame of
-//! FILA10G, a LOFAR packet. Frame numbers that threads share are not frames, nor are runs of lost frames. A datastream of
+//! FILA10G, a LOFAR packet. Where frames come in several packets, the ledger says so ([`FrameLedger::packets_per_frame`]), and what
+//! people read calls its counts packets ([`FrameLedger::unit`]). Frame numbers that threads share are not frames, nor are runs of lost frames. A datastream of
 //! heaps or events counts these instead.
 //!
 //! Reports of a receiver alone use only the first level. Two accounts of the same frames are compared with
@@ -75,6 +76,14 @@ pub struct FrameLedger {
     pub received: u64,
     /// Frames of the stream's span that did not arrive in time.
     pub never_received: u64,
+    /// Packets in which a frame comes, each of which counts: 2 for a FILA10G, 1 where a packet is a frame (0 in an empty ledger, and in
+    /// those of earlier versions). Of several streams, the most.
+    #[serde(skip_serializing_if = "is_one")]
+    pub packets_per_frame: u32,
+    /// More may be missing than `never_received` and `between_chunks` count: there are gaps across the end of a second, and how
+    /// many frames a second has is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_lower_bound: bool,
     /// Received, and safe on a disk.
     pub recorded: u64,
     /// Received, and waiting for a disk.
@@ -93,7 +102,23 @@ pub struct FrameLedger {
     pub between_chunks: u64,
 }
 
+fn is_one(packets: &u32) -> bool {
+    *packets <= 1
+}
+
+/// What is counted where `packets` make a frame, in the singular: the packets, or the frames.
+#[must_use]
+pub fn counted_unit(packets: u32) -> &'static str {
+    if packets > 1 { "packet" } else { "frame" }
+}
+
 impl FrameLedger {
+    /// What it counts, in the singular.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        counted_unit(self.packets_per_frame)
+    }
+
     /// Frames of the stream's span.
     #[must_use]
     pub fn expected(&self) -> u64 {
@@ -149,6 +174,8 @@ impl AddAssign<&FrameLedger> for FrameLedger {
         let add = |to: &mut u64, n: u64| *to = to.saturating_add(n);
         add(&mut self.received, more.received);
         add(&mut self.never_received, more.never_received);
+        self.is_lower_bound |= more.is_lower_bound;
+        self.packets_per_frame = self.packets_per_frame.max(more.packets_per_frame);
         add(&mut self.recorded, more.recorded);
         add(&mut self.pending, more.pending);
         add(&mut self.discarded, more.discarded);

@@ -15,6 +15,7 @@ mod admission;
 mod engine;
 mod engine_reader;
 mod filter;
+mod gaps;
 mod info;
 mod joining;
 mod kernel;

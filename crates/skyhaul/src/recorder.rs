@@ -15,7 +15,7 @@
 mod gaps;
 mod objects;
 
-use gaps::{fill, filler, pack};
+use gaps::{LostFrames, fill, filler, pack};
 pub use objects::ObjectRecorder;
 
 use crate::ledger::{FrameLedger, differs};
@@ -311,6 +311,7 @@ impl Sink for RecordSink {
             recorded.filler = filler(&stream.format, recorded.frames_per_second);
             writer.update_datastream(recorded.datastream, &describe(stream, recorded.frames_per_second));
         }
+        let StreamPart { settled, has_open_gaps, .. } = part;
         let mut chunk = recorded.chunk(stream, part);
         // Without memory to pack it in, what did not arrive is filled all the same: whatever lay in its place must not be
         // written.
@@ -322,7 +323,8 @@ impl Sink for RecordSink {
             chunk.finish = None;
             (chunk.range, chunk.block) = (0..block.1, block.0);
         }
-        self.lost.count(&chunk.meta);
+        self.lost.count(&chunk.meta, settled);
+        writer.settle(recorded.datastream, settled, has_open_gaps);
         recorded.next += 1;
         if let Err(refused) = writer.submit(chunk)
             && refused.reason != Refusal::NoDisk
@@ -372,6 +374,7 @@ impl Recorded {
             units: part.units(stream.unit_bytes),
             missing: part.missing,
             gap: Some(part.gap),
+            gap_is_lower_bound: part.gap_is_lower_bound,
             packed: false,
             first_time,
             last_time,
@@ -411,22 +414,6 @@ fn times(stream: &StreamInfo, part: &StreamPart) -> [Option<(i64, u32)>; 2] {
     [first_time, part.last_time.and_then(|time| later(time, to_end))]
 }
 
-/// Lost frames by what was written in their place.
-#[derive(Debug, Default)]
-struct LostFrames {
-    filled: AtomicU64,
-    left_out: AtomicU64,
-}
-
-impl LostFrames {
-    fn count(&self, meta: &ChunkMeta) {
-        let (missing, gap) = (meta.missing_units(), meta.gap.unwrap_or(0));
-        let (filled, left_out) = if meta.packed { (0, missing) } else { (missing, 0) };
-        self.filled.fetch_add(filled, Ordering::Relaxed);
-        self.left_out.fetch_add(left_out.saturating_add(gap), Ordering::Relaxed);
-    }
-}
-
 /// What was received and recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordReport {
@@ -438,7 +425,7 @@ pub struct RecordReport {
     /// Heaps lost because the disks freed no memory.
     #[serde(default)]
     pub heaps_not_recorded: u64,
-    /// Lost frames in whose place a frame marked invalid was given to the disks.
+    /// Lost frames in whose place a frame marked invalid was given to the disks. Where the ledger counts packets, both count them.
     #[serde(default)]
     pub frames_filled: u64,
     /// Lost frames for which nothing was written: between chunks, or without fill. With `frames_filled` these are all lost

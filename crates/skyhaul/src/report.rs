@@ -11,6 +11,9 @@
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
 pub mod compare;
+mod distribution;
+
+pub use distribution::Distribution;
 
 use crate::irregular::IrregularSummary;
 use crate::ledger::{FrameLedger, differs};
@@ -20,7 +23,6 @@ use crate::receive::{ObjectCounts, Others, StreamInfo, StreamReport, Tally};
 use crate::recording::Event;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::assembly::building::BuildCounts;
-use skyhaul_core::measure::Histogram;
 use skyhaul_core::placement::Rejects;
 use skyhaul_io::source::SourceStats;
 use std::collections::BTreeMap;
@@ -54,6 +56,10 @@ pub struct StreamSummary {
     pub threads: Vec<u16>,
     /// Frames per second of each thread, if known.
     pub frames_per_second: Option<u32>,
+    /// Packets in which a frame comes: 2 for a FILA10G, else 1. If more than 1, `placed`, `lost` and all that follows from them count
+    /// packets, not frames.
+    #[serde(default = "one")]
+    pub packets_per_frame: u32,
     /// Packets received.
     pub packets: u64,
     /// Bytes received.
@@ -62,6 +68,12 @@ pub struct StreamSummary {
     pub placed: u64,
     /// Frames of the stream's span that did not arrive in time.
     pub lost: u64,
+    /// `lost` is a lower bound: frames may be missing at ends of seconds, and how many a second has is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost_is_lower_bound: bool,
+    /// Frames that were forwarded when they were placed, and refused later: they are among `rejects`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forwarded_then_refused: u64,
     /// `lost` of all frames in the stream's span.
     pub loss_fraction: f64,
     /// Why packets were refused.
@@ -105,10 +117,13 @@ impl StreamSummary {
             frame_bytes: info.unit_bytes,
             threads: info.format.threads.iter().map(|t| t.id).collect(),
             frames_per_second: report.frames_per_second,
+            packets_per_frame: info.format.parts.max(1) as u32,
             packets: report.packets,
             bytes: report.bytes,
             placed: report.placed,
             lost,
+            lost_is_lower_bound: report.has_open_gaps,
+            forwarded_then_refused: report.forwarded_then_refused,
             loss_fraction: if span == 0 { 0.0 } else { lost as f64 / span as f64 },
             rejects: reject_counts(&report.rejects),
             reordered: report.sequence.reordered,
@@ -139,6 +154,12 @@ pub struct OtherStreams {
     pub placed: u64,
     /// Frames lost.
     pub lost: u64,
+    /// `lost` is a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost_is_lower_bound: bool,
+    /// Frames that were forwarded, and refused later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forwarded_then_refused: u64,
     /// Why packets were refused.
     pub rejects: RejectCounts,
 }
@@ -150,8 +171,18 @@ impl OtherStreams {
         self.bytes += others.bytes;
         self.placed += others.placed;
         self.lost += others.lost;
+        self.lost_is_lower_bound |= others.has_open_gaps;
+        self.forwarded_then_refused += others.forwarded_then_refused;
         add_counts(&mut self.rejects, &others.rejects);
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn add_counts(all: &mut RejectCounts, more: &Rejects) {
@@ -307,6 +338,8 @@ impl ReceiveReport {
     /// Count together, at the end: the ledger, and every sum that does not hold.
     pub(crate) fn balance(&mut self) {
         (self.ledger.received, self.ledger.never_received) = (self.placed(), self.lost());
+        self.ledger.is_lower_bound = self.lost_is_lower_bound();
+        self.ledger.packets_per_frame = self.streams.iter().map(|s| s.packets_per_frame).max().unwrap_or(0);
         let line = |whose: &str, packets: u64, placed: u64, rejects: &RejectCounts| {
             let fates = rejects.values().fold(placed, |sum, n| sum.saturating_add(*n));
             differs(whose, ("packets", packets), ("placed + rejected", fates))
@@ -315,7 +348,16 @@ impl ReceiveReport {
             |s: &StreamSummary| line(&format!("stream {}", s.id), s.packets, s.placed, &s.rejects);
         let others = &self.other_streams;
         let rest = line("other streams", others.packets, others.placed, &others.rejects);
-        self.unbalanced.extend(self.streams.iter().filter_map(of_stream).chain(rest));
+        let mut wrong: Vec<String> = self.streams.iter().filter_map(of_stream).chain(rest).collect();
+        // Heaps and events are forwarded packet by packet, before their tables judge them: no sum is made of those.
+        let targets = self.forward.iter().filter(|_| self.objects.is_empty());
+        let taken = self.placed().saturating_add(self.forwarded_then_refused());
+        wrong.extend(targets.filter_map(|target| {
+            let dropped = target.dropped_queue.saturating_add(target.dropped_refused);
+            let fates = ("packets forwarded or dropped", target.frames.saturating_add(dropped));
+            differs(&target.target, fates, ("placed, or forwarded and refused later", taken))
+        }));
+        self.unbalanced.extend(wrong);
         // A thread that ended by an error may have left a packet half placed.
         debug_assert!(self.unbalanced.is_empty() || !self.errors.is_empty(), "{:?}", self.unbalanced);
     }
@@ -330,6 +372,19 @@ impl ReceiveReport {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
+    }
+
+    /// Frames that were forwarded when they were placed, and refused later: sum over all streams.
+    #[must_use]
+    pub fn forwarded_then_refused(&self) -> u64 {
+        let listed: u64 = self.streams.iter().map(|s| s.forwarded_then_refused).sum();
+        listed + self.other_streams.forwarded_then_refused
+    }
+
+    /// Whether more frames of a stream may be lost than [`lost`](Self::lost) counts.
+    #[must_use]
+    pub fn lost_is_lower_bound(&self) -> bool {
+        self.streams.iter().any(|s| s.lost_is_lower_bound) || self.other_streams.lost_is_lower_bound
     }
 
     /// Whether everything that reached this host was received correctly; for heaps and events, also whether all that were
@@ -416,37 +471,6 @@ impl BuildReport {
     pub fn new(counts: BuildCounts, incomplete: u64) -> Self {
         let BuildCounts { whole, partial, crowded, late, doubled, other_sources } = counts;
         Self { whole, partial, crowded, late, doubled, other_sources, incomplete }
-    }
-}
-
-/// A histogram in a few numbers, and its buckets.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Values counted.
-    pub count: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Half of all values are at most this.
-    pub p50: u64,
-    /// 99 % of all values are at most this.
-    pub p99: u64,
-    /// The largest value.
-    pub max: u64,
-    /// Buckets that hold anything, an eighth of a power of two wide: smallest value and count. The other numbers are exact
-    /// to three digits.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-impl From<&Histogram> for Distribution {
-    fn from(h: &Histogram) -> Self {
-        Self {
-            count: h.count(),
-            mean: h.mean(),
-            p50: h.quantile(0.5),
-            p99: h.quantile(0.99),
-            max: h.max(),
-            buckets: h.eighths().map(|(range, n)| (range.start, n)).collect(),
-        }
     }
 }
 

@@ -51,11 +51,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
 /// The verdict for an operator: what the network lost is not a fault of the recording.
 fn verdict(report: &CheckReport) -> String {
     let ledger = &report.ledger;
+    let unit = ledger.unit();
     let mut never = String::new();
     let mut add = |count: u64, one: &str, many: &str| match count {
         0 => {}
-        1 => never.push_str(&format!("; 1 frame {one}")),
-        n => never.push_str(&format!("; {} frames {many}", print::count(n))),
+        1 => never.push_str(&format!("; 1 {unit} {one}")),
+        n => never.push_str(&format!("; {} {unit}s {many}", print::count(n))),
     };
     let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
     let because = format!(" received and discarded ({})", causes.join(", "));
@@ -68,9 +69,12 @@ fn verdict(report: &CheckReport) -> String {
     } else {
         add(ledger.never_received, "was never received", "were never received");
     }
+    if ledger.is_lower_bound {
+        never.push_str("; more may be missing at the ends of seconds, as the frame rate is not known");
+    }
     let uncounted = report.datastreams.iter().map(uncounted_frames).fold(0, u64::saturating_add);
     if uncounted > 0 {
-        let frames = print::counted(uncounted, "frame");
+        let frames = print::counted(uncounted, unit);
         never.push_str(&format!("; what is missing among {frames} cannot be counted"));
     }
     let of = |kind| report.datastreams.iter().filter(move |d| objects(d) == kind);
@@ -178,8 +182,8 @@ fn frames_line(d: &DatastreamCheck) -> String {
         d.name,
         n(d.proven),
         print::counted(d.chunks, "chunk"),
-        print::counted(d.frames_seen, "frame"),
-        n(ledger.never_received),
+        print::units(d.frames_seen, ledger.packets_per_frame),
+        print::at_least(ledger.never_received, ledger.is_lower_bound),
         n(d.illegal_frames),
         n(ledger.between_chunks),
     );

@@ -146,10 +146,14 @@ fn extra(recording: &RunningRecorder, told: &mut usize) -> Extra {
     let urgent = events.iter().filter(of);
     let disk = |event: &Event| event.disk.as_ref().map_or_else(String::new, |d| format!("{}: ", d.display()));
     let warnings = urgent.map(|event| format!("{}: {}{}", event.kind, disk(event), event.text)).collect();
-    let (lost_bytes, frames) = (recording.lost_bytes(), recording.ledger().discarded);
+    let (lost_bytes, ledger) = (recording.lost_bytes(), recording.ledger());
     let alarm = match lost_bytes {
         0 => String::new(),
-        _ => format!("  DISCARDED {} ({})", print::counted(frames, "frame"), print::bytes(lost_bytes)),
+        _ => format!(
+            "  DISCARDED {} ({})",
+            print::counted(ledger.discarded, ledger.unit()),
+            print::bytes(lost_bytes)
+        ),
     };
     Extra { warnings, alarm, rest: disks_line(&recording.disks(), &recording.space()) }
 }
@@ -172,8 +176,11 @@ pub(crate) fn summary(report: &RecordReport) -> String {
     let mut out = print::receive_summary(&report.receive) + &recording_summary(&report.recording);
     if report.frames_filled + report.frames_left_out > 0 {
         let (filled, left_out) = (print::count(report.frames_filled), print::count(report.frames_left_out));
-        let _ =
-            writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
+        let _ = writeln!(
+            out,
+            "  lost {}s: {filled} filled with frames marked invalid, {left_out} left out",
+            report.recording.ledger.unit()
+        );
     }
     if report.is_irregular() {
         let faults = report.receive.streams.iter().filter(|stream| stream.irregular.is_fault());
@@ -235,7 +242,7 @@ fn datastream_line(d: &DatastreamReport) -> String {
     let (n, ledger) = (print::count, &d.ledger);
     let units = |count: u64| match d.keyed {
         true => format!("{} heaps or events", n(count)),
-        false => print::counted(count, "frame"),
+        false => print::units(count, ledger.packets_per_frame),
     };
     let mut line = format!(
         "  {}: {}, {} acknowledged, {} recorded",
@@ -244,14 +251,17 @@ fn datastream_line(d: &DatastreamReport) -> String {
         n(d.acknowledged),
         units(ledger.recorded)
     );
-    let mut add = |count: u64, text: &str| {
+    let add = |line: &mut String, count: u64, text: &str| {
         if count > 0 {
             let _ = write!(line, ", {} {text}", n(count));
         }
     };
-    add(ledger.never_received, "never received");
-    add(ledger.pending, "still pending");
-    add(ledger.damaged, "no longer on the disks");
+    match ledger.is_lower_bound {
+        true => drop(write!(line, ", at least {} never received", n(ledger.never_received))),
+        false => add(&mut line, ledger.never_received, "never received"),
+    }
+    add(&mut line, ledger.pending, "still pending");
+    add(&mut line, ledger.damaged, "no longer on the disks");
     if d.lost > 0 {
         let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
         let _ = write!(

@@ -115,7 +115,7 @@ pub(crate) fn ls(args: &LsArgs) -> Result<Outcome> {
             print::counted(scan.disks.len() as u64, "disk"),
             unless_none(scan.unacknowledged, |n| format!("{n} not acknowledged")),
             unless_none(scan.missing + scan.lost, |n| format!("{n} missing")),
-            unless_none(scan.ledger.discarded, |n| print::counted(n, "frame") + " discarded"),
+            unless_none(scan.ledger.discarded, |n| print::counted(n, scan.ledger.unit()) + " discarded"),
             unless_none(scan.missing_disks.len() as u64, |n| print::counted(n, "disk") + " absent"),
         )?;
         for finding in scan.findings.iter().take(MAX_FINDINGS) {
@@ -158,7 +158,9 @@ pub(crate) fn cat(args: &CatArgs) -> Result<Outcome> {
     let account = reader.account();
     let (filled, left_out) = (account.frames_filled(), account.frames_left_out());
     if filled + left_out > 0 {
-        let (filled, left_out) = (counted(filled, "frame"), count(left_out));
+        let about = recording.about(at);
+        let packets = about.map_or(1, |about| skyhaul::frames::packets_per_frame(&about.info));
+        let (filled, left_out) = (print::units(filled, packets), count(left_out));
         say!("{filled} filled with frames marked invalid, {left_out} left out");
     }
     if args.follow {

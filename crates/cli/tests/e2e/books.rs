@@ -1,7 +1,7 @@
 //! One count, one name: what `record`, `check`, `ls` and `cat` say of the same frames, whatever happened to them.
 
 use crate::site::{ANY, Job, Site, drops, number, port, ranges, refused, run, send, sum, wait_for, words};
-use crate::site::{halves, mark5b, see};
+use crate::site::{halves, mark5b, see, vdif};
 use serde_json::Value;
 use skyhaul::recording::Record;
 use std::net::UdpSocket;
@@ -270,4 +270,125 @@ fn the_demo_accounts_for_every_packet() {
     let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
     assert!(!page.contains("unexplained"), "{all}");
     assert!(!ranges(&report["recorded"]["streams"][0]["loss_map"]).is_empty());
+}
+
+/// `trial` of 1200 frames in halves, one of which is lost, and its report.
+fn of_a_fila10g(line: &str) -> (Site, Value) {
+    let site = Site::new(1);
+    let mut recorder = site.record(&format!("--format fila10g {line} {ANY}"));
+    let socket = socket_to(&recorder.address());
+    for n in 0..1200u32 {
+        let frame = mark5b(60, 100 + n / 1000, n % 1000, 1000);
+        for (at, half) in halves(2 * n, &frame).iter().enumerate() {
+            if (n, at) != (500, 1) {
+                socket.send(half).unwrap();
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+    recorder.drained();
+    let report = recorder.stop().json();
+    (site, report)
+}
+
+/// Half frames of a FILA10G are packets, and two make a frame: every report says which of both it counts.
+#[test]
+fn reports_of_a_fila10g_count_packets_and_say_so() {
+    let (site, report) = of_a_fila10g("");
+    agreed(&report);
+    let packets = |of: &Value| number(&of["packets_per_frame"]);
+    assert_eq!(packets(&report["streams"][0]), 2, "{report}");
+    let of_disks = &report["recording"]["datastreams"][0]["ledger"];
+    assert_eq!([packets(&report["ledger"]), packets(of_disks)], [2, 2], "{report}");
+    let check = site.run("check trial --json").json();
+    assert_eq!(packets(&check["datastreams"][0]["ledger"]), 2, "{check}");
+    assert_eq!(check["ledger"], report["ledger"], "{check}");
+    assert_eq!(site.run("ls --json").json()[0]["ledger"], report["ledger"]);
+    let text = site.run("check trial").told();
+    assert!(text.contains("; 1 packet was never received"), "{text}");
+    assert!(text.contains(" packets (2 per frame), 1 never received") && !text.contains(" frames"), "{text}");
+    let (site, _) = of_a_fila10g("--no-fill");
+    let cat = site.run("cat trial");
+    assert!(
+        cat.stderr.contains("0 packets (2 per frame) filled with frames marked invalid, 1 left out"),
+        "{}",
+        cat.stderr
+    );
+}
+
+/// Sends single frames of one thread, without numbers: those before `end` that `is_sent` does not leave out.
+fn send_timed(to: &str, fps: u32, end: u32, is_sent: impl Fn(u32) -> bool) {
+    let socket = socket_to(to);
+    for n in (0..end).filter(|&n| is_sent(n)) {
+        socket.send(&vdif(1_790_000_000 + i64::from(n / fps), n % fps, 0, 2000)).unwrap();
+        if n % 8 == 0 {
+            std::thread::sleep(std::time::Duration::from_micros(500));
+        }
+    }
+}
+
+/// Frames lost at the end of a second are a lower bound until the frame rate is known, and then counted, by all reports alike.
+#[test]
+fn losses_before_the_frame_rate_is_known_are_a_lower_bound_that_is_settled() {
+    const FPS: u32 = 400;
+    // The last ten of the first second; one in the middle of the next.
+    let is_sent = |n: u32| !(390..400).contains(&n) && n != 500;
+    for (seconds, missing, is_lower_bound) in [(2, 1, true), (7, 11, false)] {
+        let site = Site::new(1);
+        let mut recorder = site.record(ANY);
+        send_timed(&recorder.address(), FPS, seconds * FPS, is_sent);
+        recorder.drained();
+        let done = recorder.stop();
+        let report = done.json();
+        agreed(&report);
+        assert_eq!(drops(&report), 0);
+        assert_eq!(number(&report["streams"][0]["lost"]), missing, "{report}");
+        let flag = |of: &Value, key: &str| of.get(key).is_some_and(|flag| flag == true);
+        assert_eq!(flag(&report["streams"][0], "lost_is_lower_bound"), is_lower_bound, "{report}");
+        assert_eq!(flag(&report["ledger"], "is_lower_bound"), is_lower_bound, "{report}");
+        let check = site.check(0);
+        assert_eq!(check["ledger"], report["ledger"], "{check}");
+        assert_eq!(site.run("ls --json").json()[0]["ledger"], report["ledger"]);
+        let text = site.run("check trial").told();
+        assert_eq!(text.contains("at least 1 never received"), is_lower_bound, "{text}");
+        // Killed before its account was written: the times around each gap say the same, where the rate is known.
+        let index = site.disks[0].join("trial/trial.index");
+        without(&index, |record| matches!(record, Record::End { .. }));
+        let killed = site.run("check trial --json").json();
+        assert_eq!(number(&killed["ledger"]["never_received"]), missing, "{killed}");
+        assert_eq!(flag(&killed["ledger"], "is_lower_bound"), is_lower_bound, "{killed}");
+    }
+}
+
+/// What is forwarded when it is placed, and refused later, is counted: a target gets what the report says.
+#[test]
+fn forwarded_frames_that_are_refused_later_are_counted() {
+    let mut second = Job::start(&words(&format!("receive {ANY} --json --memory 128MiB --chunk 1MiB")));
+    let onward = second.address();
+    let site = Site::new(1);
+    let mut first = site.record(&format!("{ANY} --forward {onward}"));
+    let socket = socket_to(&first.address());
+    // Four threads: it begins within a set and ends within one; and one frame is of a time far ahead.
+    for n in 6..2007u32 {
+        let frame =
+            |at: u32| vdif(1_790_000_000 + i64::from(at / 4000), at / 4 % 1000, (at % 4) as u16, 2000);
+        socket.send(&frame(n)).unwrap();
+        if n == 1000 {
+            socket.send(&frame(4_000_000)).unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    first.drained();
+    let report = first.stop().json();
+    agreed(&report);
+    let stream = &report["streams"][0];
+    let refused = ["partial_set", "stray"].map(|why| number(&stream["rejects"][why]));
+    assert!(refused[0] > 0 && refused[1] > 0, "{stream}");
+    assert_eq!(number(&stream["forwarded_then_refused"]), refused[0] + refused[1], "{stream}");
+    let forward = &report["forward"][0];
+    let withheld = number(&forward["dropped_queue"]) + number(&forward["dropped_refused"]);
+    let expected = number(&stream["placed"]) + number(&stream["forwarded_then_refused"]) - withheld;
+    assert_eq!(number(&forward["frames"]), expected, "{report}");
+    let there = second.stop().json();
+    assert_eq!(number(&there["packets"]) + drops(&there), expected, "{there}");
 }

@@ -73,17 +73,14 @@ impl Counters {
         *lock(&self.error) = Some(error.to_string());
     }
 
-    pub(super) fn enter(&self, frames: u64, outcome: io::Result<Sent>) {
-        match outcome {
-            Ok(sent) => {
-                self.frames.fetch_add(sent.packets as u64, Ordering::Relaxed);
-                self.bytes.fetch_add(sent.bytes as u64, Ordering::Relaxed);
-                self.refused.fetch_add(sent.refused as u64, Ordering::Relaxed);
-            }
-            Err(e) => {
-                self.refuse(frames);
-                self.note(&e);
-            }
+    /// Of `frames`, these were sent before the outcome.
+    pub(super) fn enter(&self, frames: u64, sent: Sent, outcome: io::Result<()>) {
+        self.frames.fetch_add(sent.packets as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(sent.bytes as u64, Ordering::Relaxed);
+        self.refuse(sent.refused as u64);
+        if let Err(e) = outcome {
+            self.refuse(frames.saturating_sub((sent.packets + sent.refused) as u64));
+            self.note(&e);
         }
     }
 }
@@ -193,12 +190,13 @@ impl Outlets {
             self.connect(key, counters);
         }
         let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(frames) };
-        let outcome = send(outlet, runs);
+        let mut sent = Sent::default();
+        let outcome = send(outlet, runs, &mut sent);
         if outcome.is_err() && !outlet.is_udp() {
             self.open.remove(&key);
             self.retry_at = Instant::now() + RETRY_DELAY;
         }
-        counters.enter(frames, outcome);
+        counters.enter(frames, sent, outcome);
     }
 
     fn connect(&mut self, key: u32, counters: &Counters) {
@@ -225,10 +223,10 @@ impl Outlets {
 }
 
 /// Send all frames of some runs, [`BATCH_FRAMES`] at a time: where packets come out of order, runs are short, and a system call for
-/// each would cost more than the frames. Over UDP, the number that was stripped stands before each frame again.
-fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
+/// each would cost more than the frames. Over UDP, the number that was stripped stands before each frame again. What is sent is added to
+/// `all`, that before an error, too.
+fn send(outlet: &mut Outlet, runs: &[Run], all: &mut Sent) -> io::Result<()> {
     let number = outlet.is_udp();
-    let mut all = Sent::default();
     let mut frames = runs.iter().flat_map(|run| run.numbered().map(|(n, frame)| (run.network, n, frame)));
     loop {
         let mut heads = [([0; 8], 0); BATCH_FRAMES];
@@ -242,7 +240,7 @@ fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
             count += 1;
         }
         if count == 0 {
-            return Ok(all);
+            return Ok(());
         }
         let mut slices = [IoSlice::new(&[]); 2 * BATCH_FRAMES];
         let mut extents = [Extent::default(); BATCH_FRAMES];

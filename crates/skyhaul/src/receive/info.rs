@@ -3,7 +3,7 @@
 //! Separate from the stream itself, so that sinks, reports and admission do not depend on it.
 
 use crate::irregular::IrregularSummary;
-use skyhaul_core::assembly::Cause;
+use skyhaul_core::assembly::{Cause, OrderedConfig};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject, Rejects};
 use skyhaul_core::wire::{FrameTime, Irregular, StreamFormat};
@@ -11,6 +11,7 @@ use skyhaul_io::memory::Block;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Description of a stream, known from its start.
 #[derive(Debug)]
@@ -48,6 +49,12 @@ pub struct StreamPart {
     pub missing: Vec<Range<u32>>,
     /// Frames lost between the previous part and this one.
     pub gap: u64,
+    /// More may be lost there: the gap goes across the end of a second, and the frame rate was not known before this part.
+    pub gap_is_lower_bound: bool,
+    /// Frames lost before earlier parts, or this one, beyond what their `gap` counts: the frame rate is known now.
+    pub settled: u64,
+    /// After this part, gaps of the stream remain whose frames cannot be counted.
+    pub has_open_gaps: bool,
     /// Object number from the packets.
     pub object: u64,
     /// Counts the restarts of the sender's counter.
@@ -107,6 +114,11 @@ pub struct StreamReport {
     pub retired: u64,
     /// Loss, reordering.
     pub sequence: SequenceMeter,
+    /// More frames may be lost than are counted: see [`StreamPart::has_open_gaps`].
+    pub has_open_gaps: bool,
+    /// Frames that were forwarded when they were placed, and refused later ([`Reject::Stray`], [`Reject::PartialSet`]): they are among
+    /// `rejects`, not among `placed`.
+    pub forwarded_then_refused: u64,
     /// Frames lost, as ranges of the stream's own numbers, oldest first; the last entries may be omitted.
     pub loss_map: Vec<Range<u64>>,
     /// Ranges omitted from the loss map.
@@ -137,6 +149,39 @@ impl StreamReport {
             copy.loss_map.clone_from(&self.loss_map);
         }
         copy
+    }
+}
+
+/// Maximum number of ranges in a loss map: 16 bytes each.
+const LOSS_MAP: usize = 65_536;
+
+impl StreamReport {
+    /// Counts lost frames, and enters their numbers into the loss map, as far as `left` ranges may be added to all of these.
+    pub(super) fn lose(&mut self, frames: u64, numbers: Range<u64>, left: &AtomicU32) {
+        self.sequence.lost_run(frames);
+        if let Some(last) = self.loss_map.last_mut().filter(|last| last.end == numbers.start) {
+            last.end = numbers.end;
+            return;
+        }
+        self.map_loss(self.loss_map.len(), numbers, left);
+    }
+
+    /// The same of frames before others that were counted.
+    pub(super) fn lose_earlier(&mut self, numbers: Range<u64>, left: &AtomicU32) {
+        self.sequence.lost_run(numbers.end - numbers.start);
+        let before = self.loss_map.iter().rposition(|range| range.start <= numbers.start);
+        self.map_loss(before.map_or(0, |before| before + 1), numbers, left);
+    }
+
+    fn map_loss(&mut self, at: usize, numbers: Range<u64>, left: &AtomicU32) {
+        let take = |left: u32| left.checked_sub(1);
+        if self.loss_map.len() < LOSS_MAP
+            && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        {
+            self.loss_map.insert(at, numbers);
+        } else {
+            self.loss_map_left_out += 1;
+        }
     }
 }
 
@@ -176,6 +221,10 @@ pub struct Others {
     pub placed: u64,
     /// Frames lost.
     pub lost: u64,
+    /// More may be lost than that.
+    pub has_open_gaps: bool,
+    /// Frames that were forwarded, and refused later.
+    pub forwarded_then_refused: u64,
     /// Packets rejected, by reason.
     pub rejects: Rejects,
 }
@@ -187,6 +236,8 @@ impl Others {
         self.bytes += report.bytes;
         self.placed += report.placed;
         self.lost += report.sequence.lost;
+        self.has_open_gaps |= report.has_open_gaps;
+        self.forwarded_then_refused += report.forwarded_then_refused;
         self.rejects.merge(&report.rejects);
     }
 }
@@ -214,4 +265,15 @@ impl Past {
         self.others.add(&report);
         report.loss_map.len() as u32
     }
+}
+
+/// How far beyond the newest object another one may open.
+pub(super) fn ahead(format: &StreamFormat, per_object: u64, config: OrderedConfig) -> u64 {
+    config.ahead.max(if config.open_ended { stride(format, per_object) } else { 1 })
+}
+
+/// Maximum number of objects per second, if the frame rate is unknown.
+fn stride(format: &StreamFormat, per_object: u64) -> u64 {
+    const FRAMES: u64 = 1 << 24;
+    FRAMES * format.threads.len().max(1) as u64 / per_object.max(1) + 2
 }

@@ -122,7 +122,7 @@ impl Stream {
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
         let mut config = config;
         config.open_ended = info.format.short_objects();
-        config.ahead = super::stream::ahead(&info.format, per_object, config);
+        config.ahead = super::info::ahead(&info.format, per_object, config);
         self.assembly = Ordered::continued(config, from, self.assembly.epoch());
         self.sets = Sets::begun(&info.format, info.unit_bytes, partial);
         self.per_object = per_object;
@@ -240,7 +240,11 @@ impl Placed {
             let Around { now, pool, gate, .. } = *around;
             let mut nowhere = None;
             let tap = if was_placed { &mut nowhere } else { &mut *around.tap };
+            let placed = self.report.placed;
             self.packet(&packet, &mut Around { now, pool, gate, tap });
+            if was_placed && self.is_forwarded && self.report.placed == placed {
+                self.report.forwarded_then_refused += 1;
+            }
         }
         self.arrivals.at(arrives);
     }

@@ -2,7 +2,8 @@
 
 use super::admission::{Share, Worth};
 use super::filter::{Cut, Sets};
-use super::info::{StreamInfo, StreamPart, StreamReport};
+use super::gaps::{GapInTime, OpenGaps};
+use super::info::{StreamInfo, StreamPart, StreamReport, ahead};
 use super::newcomers::{Late, Newcomers, QUIET};
 use super::placer::Placer;
 use super::refusals::{self, Refusals};
@@ -11,14 +12,11 @@ use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::placement::{Layout, Nanos, Reject};
-use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
+use skyhaul_core::wire::{FrameTime, Place, RateWatch};
 use skyhaul_io::memory::Block;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Maximum number of ranges in a loss map: 16 bytes each.
-const LOSS_MAP: usize = 65_536;
+use std::sync::atomic::AtomicU32;
 
 /// Packets that are late at the end of a stream, one behind the other, before its counter seems to have restarted: more than a
 /// network repeats.
@@ -90,6 +88,10 @@ pub(super) struct Stream {
     pub(super) refusals: Refusals,
     /// Frames lost before the next part, in no part.
     pub(super) owed: u64,
+    /// Gaps whose frames are not counted, because the frame rate is not known.
+    pub(super) gaps: OpenGaps,
+    /// Its frames are forwarded when they are placed.
+    pub(super) is_forwarded: bool,
     /// Nothing arrives, or it has ended.
     pub(super) is_quiet: bool,
     /// The kernel places its payloads.
@@ -142,6 +144,8 @@ impl Stream {
             cut: Cut::default(),
             refusals: Refusals::default(),
             owed: 0,
+            gaps: OpenGaps::default(),
+            is_forwarded: false,
             is_quiet: false,
             placer: None,
         }
@@ -287,18 +291,24 @@ impl Stream {
         let unit = u64::from(self.info.unit_bytes.max(1));
         let arrived = self.arrivals.take(retired.key.number);
         if retired.cause == Cause::Stray {
-            let strays = retired.received() / unit;
-            self.report.placed = self.report.placed.saturating_sub(strays);
-            self.report.rejects.add_many(Reject::Stray, strays);
+            self.take_back(Reject::Stray, retired.received() / unit);
             return None;
         }
         let cut = self.sets.trim(&mut retired, &self.info.format, !self.assembly.has_retired());
-        self.report.placed = self.report.placed.saturating_sub(cut);
-        self.report.rejects.add_many(Reject::PartialSet, cut);
+        self.take_back(Reject::PartialSet, cut);
         if cut > 0 && retired.received() == 0 {
             return None;
         }
         Some(self.account(layout, retired, arrived))
+    }
+
+    /// Frames that were placed are refused after all.
+    fn take_back(&mut self, why: Reject, frames: u64) {
+        self.report.placed = self.report.placed.saturating_sub(frames);
+        self.report.rejects.add_many(why, frames);
+        if self.is_forwarded {
+            self.report.forwarded_then_refused += frames;
+        }
     }
 
     /// Count a finished object.
@@ -330,17 +340,16 @@ impl Stream {
         let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
         let from = Mark { number: object, offset: range.start };
-        let gap = after.map_or(0, |after| {
-            let between = layout.units_between(after.number, from.number);
-            self.gap(between, [after, from], unit, first_time, first)
-        });
-        let gap = gap + std::mem::take(&mut self.owed);
+        let gap = after.map_or(Some(0), |after| self.gap(layout, [after, from], unit, (first_time, first)));
+        let gap_is_lower_bound = gap.is_none();
+        let gap = gap.unwrap_or(0) + std::mem::take(&mut self.owed);
         if gap > 0 {
             let end = number(range.start);
-            self.lost(gap, end.saturating_sub(gap)..end);
+            self.report.lose(gap, end.saturating_sub(gap)..end, &self.loss_ranges);
         }
         for m in &missing {
-            self.lost((m.end - m.start) / unit, number(m.start)..number(m.end));
+            let numbers = number(m.start)..number(m.end);
+            self.report.lose((m.end - m.start) / unit, numbers, &self.loss_ranges);
         }
         self.report.retired += u64::from(units) + gap;
         // From now on, what is before the beginning is late.
@@ -355,19 +364,21 @@ impl Stream {
         let last = last_time;
         self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
         self.learn_rate(last_time);
-        let frames_per_second = self.report.frames_per_second;
-        let range = start..range.end as usize;
+        let settled = self.settle_gaps();
         StreamPart {
             block,
-            range,
+            range: start..range.end as usize,
             missing: holes,
             gap,
+            gap_is_lower_bound,
+            settled,
+            has_open_gaps: self.report.has_open_gaps,
             object,
             epoch,
             cause,
             first_time,
             last_time,
-            frames_per_second,
+            frames_per_second: self.report.frames_per_second,
             arrived,
         }
     }
@@ -387,46 +398,47 @@ impl Stream {
         range.end = end;
     }
 
-    fn lost(&mut self, frames: u64, numbers: Range<u64>) {
-        self.report.sequence.lost_run(frames);
-        let map = &mut self.report.loss_map;
-        if let Some(last) = map.last_mut().filter(|last| last.end == numbers.start) {
-            last.end = numbers.end;
-            return;
-        }
-        let take = |left: u32| left.checked_sub(1);
-        let room = map.len() < LOSS_MAP
-            && self.loss_ranges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-        if room {
-            map.push(numbers);
-        } else {
-            self.report.loss_map_left_out += 1;
-        }
-    }
-
-    /// Frames lost between two places, if known; `between` is the number between the starts of their objects from the
-    /// layout.
+    /// Frames lost between two places, the second of them with the first frame that arrived, and its number in the part; `None` if that
+    /// cannot be known yet.
     fn gap(
-        &self,
-        between: Option<u64>,
+        &mut self,
+        layout: &dyn Layout,
         [from, to]: [Mark; 2],
         unit: u64,
-        first_time: Option<FrameTime>,
-        first: Option<u32>,
-    ) -> u64 {
+        (first_time, first): (Option<FrameTime>, Option<u32>),
+    ) -> Option<u64> {
         if from >= to {
-            return 0;
+            return Some(0);
         }
-        match between {
-            Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
-            // Across the end of a second whose length the layout does not know, but which may be known by now.
-            None => {
-                // Frames missing at the end of the previous part and at the start of this one are counted with these
-                // parts.
-                let between = self.gap_in_time(first_time).unwrap_or(0);
-                between.saturating_sub(u64::from(first.unwrap_or(0)) + self.trailing)
-            }
+        if let Some(whole) = layout.units_between(from.number, to.number) {
+            return Some(whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit));
         }
+        // Across the end of a second whose length the layout does not know, but which may be known by now.
+        let across = GapInTime {
+            info: self.info.clone(),
+            from: self.last_time,
+            trailing: self.trailing,
+            to: first_time,
+            leading: u64::from(first.unwrap_or(0)),
+        };
+        let gap = across.frames(self.report.frames_per_second);
+        if gap.is_none() {
+            let number = to.number.saturating_mul(self.per_object).saturating_add(to.offset / unit);
+            self.gaps.open(across, number);
+        }
+        gap
+    }
+
+    /// Counts the frames of gaps that were met before the frame rate was known. Returns how many there are.
+    fn settle_gaps(&mut self) -> u64 {
+        let mut settled = 0;
+        for numbers in self.gaps.settle(self.report.frames_per_second) {
+            settled += numbers.end - numbers.start;
+            self.report.lose_earlier(numbers, &self.loss_ranges);
+        }
+        self.report.retired += settled;
+        self.report.has_open_gaps = self.gaps.are_open();
+        settled
     }
 
     /// Its last part was delivered.
@@ -442,31 +454,7 @@ impl Stream {
     }
 }
 
-/// How far beyond the newest object another one may open.
-pub(super) fn ahead(format: &StreamFormat, per_object: u64, config: OrderedConfig) -> u64 {
-    config.ahead.max(if config.open_ended { stride(format, per_object) } else { 1 })
-}
-
-/// Maximum number of objects per second, if the frame rate is unknown.
-fn stride(format: &StreamFormat, per_object: u64) -> u64 {
-    const FRAMES: u64 = 1 << 24;
-    FRAMES * format.threads.len().max(1) as u64 / per_object.max(1) + 2
-}
-
 impl Stream {
-    /// Frames between the last frame that arrived and this one, by their times.
-    pub(super) fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
-        let fps = i64::from(self.report.frames_per_second?);
-        let threads = &self.info.format.threads;
-        let place = |time: FrameTime| {
-            let rank = threads.iter().position(|t| t.id == time.thread).unwrap_or(0) as i64;
-            let frame = time.unix_seconds.checked_mul(fps)?.checked_add(i64::from(time.frame))?;
-            frame.checked_mul(threads.len().max(1) as i64)?.checked_add(rank)
-        };
-        let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
-        u64::try_from(between - 1).ok()
-    }
-
     /// The frame rate by which it was placed is wrong: it is learned.
     pub(super) fn forget_rate(&mut self, rate: u32) {
         self.report.frames_per_second = None;

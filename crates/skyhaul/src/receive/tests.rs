@@ -58,7 +58,7 @@ impl Sink for Kept {
             stream: stream.id,
             units: part.units(stream.unit_bytes),
             missing: part.missing.iter().map(|m| m.end - m.start).sum(),
-            gap: part.gap,
+            gap: part.gap + part.settled,
             epoch: part.epoch,
             wrong: wrong.count() as u32,
         });

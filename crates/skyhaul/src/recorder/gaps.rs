@@ -5,6 +5,7 @@ use skyhaul_core::wire::{Filled, Filler, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What arrived of a chunk, one frame behind the other in another block, and its length. Its own block may be in use by
 /// readers, and what lies in it must stay where it is. `None` if there is no block, or nothing arrived.
@@ -69,5 +70,22 @@ impl Octets for ChunkOctets<'_> {
     fn write(&mut self, range: Range<usize>) -> &mut [u8] {
         let start = self.range.start;
         self.block.part_mut(start + range.start..start + range.end)
+    }
+}
+
+/// Lost frames by what was written in their place.
+#[derive(Debug, Default)]
+pub(super) struct LostFrames {
+    pub(super) filled: AtomicU64,
+    pub(super) left_out: AtomicU64,
+}
+
+impl LostFrames {
+    /// Counts those of a chunk, and `settled` ones before earlier chunks.
+    pub(super) fn count(&self, meta: &ChunkMeta, settled: u64) {
+        let (missing, gap) = (meta.missing_units(), meta.gap.unwrap_or(0).saturating_add(settled));
+        let (filled, left_out) = if meta.packed { (0, missing) } else { (missing, 0) };
+        self.filled.fetch_add(filled, Ordering::Relaxed);
+        self.left_out.fetch_add(left_out.saturating_add(gap), Ordering::Relaxed);
     }
 }

@@ -155,7 +155,7 @@ pub struct DatastreamReport {
     /// Their numbers (the first 10 000).
     #[serde(default)]
     pub gone_numbers: Vec<u32>,
-    /// The fate of its frames; of its heaps or events if it is `keyed`.
+    /// The fate of its frames; of its heaps or events if it is `keyed`. Its `packets_per_frame` says whether packets are counted.
     #[serde(default)]
     pub ledger: FrameLedger,
     /// Its chunks hold heaps or events, which the ledger counts.

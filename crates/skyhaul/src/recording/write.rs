@@ -125,7 +125,8 @@ impl Writer {
             info.suffix = format!("_ds{n}");
         }
         let name = self.datastream_name(&info);
-        let datastream = ledger.open(name.clone(), info.sender.clone());
+        let datastream =
+            ledger.open(name.clone(), info.sender.clone(), crate::frames::packets_per_frame(&info));
         drop(ledger);
         self.describe(datastream, name, &info);
         DatastreamId(datastream)
@@ -138,6 +139,12 @@ impl Writer {
         if let Some(name) = name {
             self.describe(datastream.0, name, info);
         }
+    }
+
+    /// Counts `frames` that were lost before chunks of a datastream that were submitted, beyond what their gaps count. `has_open_gaps`:
+    /// more may have been lost, because the frame rate is not known.
+    pub fn settle(&self, datastream: DatastreamId, frames: u64, has_open_gaps: bool) {
+        self.dispatch.ledger().settle(datastream.0, frames, has_open_gaps);
     }
 
     /// A suffix must not lead out of the disk's directory, nor break FlexBuff's names.

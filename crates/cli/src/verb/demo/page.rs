@@ -16,7 +16,6 @@
 //!                                    └────▶ forwarded ─▶ second socket ─▶ second receiver
 //! ```
 
-use super::proofs::taken;
 use crate::print;
 use crate::report::chart::{Chart, HALF, Panel, Series};
 use crate::report::drawing::Scale;
@@ -320,7 +319,7 @@ fn places(report: &DemoReport) -> Vec<Place> {
     let dropped = forward.iter().map(|t| t.dropped_queue.saturating_add(t.dropped_refused));
     let dropped = dropped.fold(0, u64::saturating_add);
     // Frames are forwarded as they arrive: those that were cut off later, as parts of incomplete sets, were forwarded too.
-    let cut = taken(receive).saturating_sub(receive.placed());
+    let cut = receive.forwarded_then_refused();
     let explained = i128::from(cut) - i128::from(dropped);
     let why =
         format!("forwarded before they were cut off as incomplete sets {}, dropped {}", n(cut), n(dropped));

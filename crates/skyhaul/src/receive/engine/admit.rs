@@ -272,7 +272,8 @@ impl<K: Sink> Engine<K> {
             tap.stream_began(&info);
         }
         self.sink.stream_began(&info);
-        let stream = Stream::new(info, config, begin, self.loss_ranges.clone());
+        let mut stream = Stream::new(info, config, begin, self.loss_ranges.clone());
+        stream.is_forwarded = self.tap.is_some();
         let stream = Placed::new(stream, placing);
         if let Some(at) = self.free.pop() {
             self.streams[at] = stream;

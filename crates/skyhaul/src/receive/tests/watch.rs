@@ -392,3 +392,27 @@ fn a_fast_stream_is_looked_at_in_part_and_its_jump_is_found_where_it_is() {
     let time = FrameTime { unix_seconds: START, frame: 60_776, thread: 0 };
     assert_eq!(bed.engine.tally(true).streams[0].1.last_time, Some(time));
 }
+
+/// What is lost at the end of a second is counted when the frame rate is known, and until then the count is a lower bound.
+#[test]
+fn frames_lost_at_the_end_of_a_second_are_counted_once_the_rate_is_known() {
+    // The last ten ticks of the first second, and the first five of the second one; and, later, three in the middle.
+    let lost = |tick: u64| (490..505).contains(&tick) || (2600..2603).contains(&tick);
+    let frames = |ticks| two(ticks, right).filter(move |frame| !lost(frame.0 / 2));
+    for (ticks, missing, is_lower_bound) in [(900, 10, true), (4000, 36, false)] {
+        let mut bed = Bed::new(|o| o.max_streams = 1);
+        for (place, second, frame, thread) in frames(ticks) {
+            let mut packet = framed(place, second, frame, thread, None);
+            // Extended data version 0: nothing states the rate.
+            packet[16..32].fill(0);
+            bed.send(1, &packet);
+        }
+        let (placed, lost, _) = bed.finish();
+        let report = &bed.engine.tally(true).streams[0].1;
+        assert_eq!((lost, report.has_open_gaps), (missing, is_lower_bound), "{ticks}");
+        assert_eq!(placed + lost, if is_lower_bound { 1780 } else { 8000 });
+        assert_eq!(report.retired, placed + lost);
+        let mapped: u64 = report.loss_map.iter().map(|range| range.end - range.start).sum();
+        assert_eq!((mapped, report.loss_map.is_sorted_by_key(|range| range.start)), (lost, true));
+    }
+}

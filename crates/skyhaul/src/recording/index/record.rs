@@ -152,6 +152,10 @@ pub struct ChunkMeta {
     /// Units that never arrived between the chunk before it in the stream and this one. Older recorders did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<u64>,
+    /// More may have been lost there: the gap goes across the end of a second, and the frame rate was not known then. Where the
+    /// description of the datastream has it, the times around the gap tell how many; the account at the end counts them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gap_is_lower_bound: bool,
     /// Missing units are not in the file: what arrived lies one behind the other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub packed: bool,
@@ -183,6 +187,7 @@ impl ChunkMeta {
             units: self.units,
             missing: self.missing_units(),
             gap: self.gap.unwrap_or(0),
+            gap_is_lower_bound: self.gap_is_lower_bound,
             keyed: self.heaps.is_some(),
             first_time: self.first_time,
             last_time: self.last_time,
@@ -256,6 +261,9 @@ pub struct LostChunk {
     /// As [`ChunkMeta::gap`].
     #[serde(default)]
     pub gap: u64,
+    /// As [`ChunkMeta::gap_is_lower_bound`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gap_is_lower_bound: bool,
     /// Unix second and frame number of the first unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_time: Option<(i64, u32)>,
@@ -281,6 +289,7 @@ impl LostChunk {
             units: of.units,
             missing_units: of.missing,
             gap: of.gap,
+            gap_is_lower_bound: of.gap_is_lower_bound,
             first_time: of.first_time,
             last_time: of.last_time,
         }
@@ -389,6 +398,7 @@ pub(in crate::recording) struct ChunkCounts {
     pub(in crate::recording) missing: u64,
     /// Units that never arrived before it.
     pub(in crate::recording) gap: u64,
+    pub(in crate::recording) gap_is_lower_bound: bool,
     /// The units are heaps or events.
     pub(in crate::recording) keyed: bool,
     pub(in crate::recording) first_time: Option<(i64, u32)>,

@@ -60,8 +60,16 @@ impl<'a> Count<'a> {
             since: 0,
             gaps_since: false,
             is_silent: false,
-            ledger: FrameLedger::default(),
+            ledger: FrameLedger {
+                packets_per_frame: info.map_or(0, frames::packets_per_frame),
+                ..FrameLedger::default()
+            },
         }
+    }
+
+    /// What is counted, in the singular.
+    pub(in crate::recording) fn unit(&self) -> &'static str {
+        self.ledger.unit()
     }
 
     /// Frames in so many bytes of a file.
@@ -119,7 +127,14 @@ impl<'a> Count<'a> {
             add(&mut self.ledger.received, by_time);
             add(&mut self.ledger.damaged, by_time);
         }
-        let between = told.unwrap_or(if are_gone { 0 } else { by_time });
+        let is_open = meta.is_some_and(|meta| meta.gap_is_lower_bound);
+        let by_time = if are_gone { 0 } else { by_time };
+        let between = match told {
+            // The rate may have been learned later.
+            Some(told) if is_open => told.max(by_time),
+            told => told.unwrap_or(by_time),
+        };
+        self.ledger.is_lower_bound |= is_open && self.rate.get().is_none();
         self.is_silent |= meta.is_some_and(|meta| meta.gap.is_none());
         let jump = step.filter(|_| !self.gaps_since);
         (self.before, self.since, self.gaps_since) = (last, 0, false);
@@ -186,6 +201,7 @@ impl<'a> Count<'a> {
         let received = u64::from(lost.units).saturating_sub(lost.missing_units);
         add(&mut self.ledger.received, received);
         self.ledger.discard(lost.cause.unwrap_or(Discard::Unknown), received);
+        self.ledger.is_lower_bound |= lost.gap_is_lower_bound;
         self.never(lost.missing_units, lost.gap);
         u64::from(lost.units).saturating_add(lost.gap)
     }
@@ -207,6 +223,7 @@ impl<'a> Count<'a> {
             damaged: 0,
             discarded: 0,
             discarded_by: Default::default(),
+            packets_per_frame: counted.packets_per_frame,
             ..told.clone()
         };
         if self.is_silent {

@@ -50,7 +50,8 @@ pub struct DatastreamCheck {
     /// Files of which nobody can say what is missing in them: they count as what they hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uncounted: Vec<UncountedFile>,
-    /// Frames in the files that were read; packets of heaps or events.
+    /// Frames in the files that were read; packets of heaps or events. Where the ledger counts packets
+    /// ([`FrameLedger::packets_per_frame`]), this, `illegal_frames` and `filled_frames` count them, too.
     pub frames_seen: u64,
     /// The fate of all its frames, heaps or events.
     #[serde(default)]
@@ -230,7 +231,7 @@ impl StreamCheck<'_> {
     fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
         let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
-        let path = Some(&chunk.path);
+        let (path, unit) = (Some(&chunk.path), self.count.unit());
         self.sum.chunks += u64::from(chunk.bytes.is_some());
         // Frames without a header that can be read are counted by their length.
         let frames = if seen.frames > 0 { seen.frames } else { self.count.frames_in(seen.read) };
@@ -238,7 +239,7 @@ impl StreamCheck<'_> {
         self.sum.illegal_frames += seen.illegal + u64::from(seen.cut_bytes > 0);
         self.sum.filled_frames += seen.filled;
         if let Some(why) = seen.illegal_why {
-            self.findings.add(Verdict::Damaged, path, format!("{} frames are invalid: {why}", seen.illegal));
+            self.findings.add(Verdict::Damaged, path, format!("{} {unit}s are invalid: {why}", seen.illegal));
         }
         if seen.cut_bytes > 0 {
             let text = format!("{CUT}: {} bytes of the last one", seen.cut_bytes);
@@ -265,7 +266,7 @@ impl StreamCheck<'_> {
                 };
                 self.unknown(chunk, text);
                 if missing > 0 {
-                    let text = format!("{missing} frames never arrived, by the times of the others");
+                    let text = format!("{missing} {unit}s never arrived, by the times of the others");
                     self.findings.add(Verdict::Holes, path, text);
                 }
                 let invalid = seen.filled.saturating_add(seen.illegal).min(frames);
@@ -376,7 +377,9 @@ impl StreamCheck<'_> {
     /// What is missing before a chunk, or whether its time does not continue that of the chunk before.
     fn time(&mut self, chunk: &ChunkEntry, between: u64, step: Option<i128>) {
         let text = match step {
-            _ if between > 0 => format!("{between} frames before it never arrived, and are in no chunk"),
+            _ if between > 0 => {
+                format!("{between} {}s before it never arrived, and are in no chunk", self.count.unit())
+            }
             Some(step) if step > 1 => format!(
                 "its time is {} frame numbers later than the end of the previous chunk, although no frame is missing between them",
                 step - 1

@@ -49,13 +49,13 @@ struct Losses {
 }
 
 impl Losses {
-    fn text(&self, name: &str, why: Discard) -> String {
+    fn text(&self, name: &str, unit: &str, why: Discard) -> String {
         let Losses { first, last, chunks, units, bytes, .. } = self;
         let which = match chunks {
             1 => format!("{name}.{first:08}"),
             _ => format!("{chunks} chunks from {name}.{first:08} to {name}.{last:08}"),
         };
-        format!("{which} discarded, {units} frames in {bytes} bytes: {}", why.text())
+        format!("{which} discarded, {units} {unit}s in {bytes} bytes: {}", why.text())
     }
 }
 
@@ -68,10 +68,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A new datastream; its number.
-    pub(super) fn open(&mut self, name: String, sender: Option<String>) -> u32 {
+    /// A new datastream, whose frames come in so many packets; its number.
+    pub(super) fn open(&mut self, name: String, sender: Option<String>, packets_per_frame: u32) -> u32 {
         let datastream = self.accounts.len() as u32;
-        let report = DatastreamReport { datastream, name, sender, ..DatastreamReport::default() };
+        let ledger = FrameLedger { packets_per_frame, ..FrameLedger::default() };
+        let report = DatastreamReport { datastream, name, sender, ledger, ..DatastreamReport::default() };
         self.accounts.push(Account { report, ..Account::default() });
         datastream
     }
@@ -102,6 +103,15 @@ impl Ledger {
         account.report.ledger.pending += given.received();
         account.pending.insert(number, given);
         true
+    }
+
+    /// So many frames were lost before chunks that were given, beyond what their gaps count; and whether there may be still more.
+    pub(super) fn settle(&mut self, datastream: u32, frames: u64, has_open_gaps: bool) {
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
+        let ledger = &mut account.report.ledger;
+        ledger.never_received += frames;
+        ledger.between_chunks += frames;
+        ledger.is_lower_bound = has_open_gaps;
     }
 
     /// A chunk was not taken.
@@ -141,7 +151,7 @@ impl Ledger {
         all.units += given.received();
         all.bytes += given.bytes;
         all.last = number;
-        let text = all.text(&account.report.name, why);
+        let text = all.text(&account.report.name, account.report.ledger.unit(), why);
         match all.event.and_then(|at| self.events.get_mut(at)) {
             Some(event) => event.text = text,
             None => {
