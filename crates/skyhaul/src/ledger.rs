@@ -174,7 +174,9 @@ impl AddAssign<&FrameLedger> for FrameLedger {
         let add = |to: &mut u64, n: u64| *to = to.saturating_add(n);
         add(&mut self.received, more.received);
         add(&mut self.never_received, more.never_received);
-        self.is_lower_bound |= more.is_lower_bound;
+        if more.is_lower_bound {
+            self.is_lower_bound = true;
+        }
         self.packets_per_frame = self.packets_per_frame.max(more.packets_per_frame);
         add(&mut self.recorded, more.recorded);
         add(&mut self.pending, more.pending);

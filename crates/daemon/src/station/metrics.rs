@@ -113,7 +113,11 @@ fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
         metric("written_bytes", Kind::Gauge, "Bytes of a running recording that are safe on a disk.");
     let mut discarded =
         metric("discarded_bytes", Kind::Gauge, "Bytes of a running recording that are on no disk.");
-    let mut lost = metric("lost_frames", Kind::Gauge, "Frames of a running recording that never arrived.");
+    let mut lost = metric(
+        "lost_frames",
+        Kind::Gauge,
+        "Frames of a running recording that never arrived (FILA10G: packets, two per frame).",
+    );
     let mut drops =
         metric("kernel_drops", Kind::Gauge, "Packets of a running recording that the kernel dropped.");
     for status in &snapshot.recordings {

@@ -156,15 +156,15 @@ impl RdmaServer {
         }
     }
 
-    /// Parts of a message of a connection, of which `of` says the rest, did not arrive.
+    /// Parts of a message of a connection did not arrive; `loss` has the rest.
     pub(super) fn lose_part(
         &mut self,
         (connection, message): (u64, u64),
         missing: &[Range<u64>],
-        of: LossReport,
+        mut loss: LossReport,
     ) {
-        let messages = (message, message + 1);
-        self.lose(LossReport { connection, messages, missing: pairs(missing), ..of });
+        (loss.connection, loss.messages, loss.missing) = (connection, (message, message + 1), pairs(missing));
+        self.lose(loss);
     }
 
     fn lose(&mut self, loss: LossReport) {
