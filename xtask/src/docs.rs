@@ -30,13 +30,12 @@ pub(crate) fn run() -> Result<bool> {
     if !rustdoc.current_dir(workspace::root()).status().context("run cargo doc")?.success() {
         return Ok(false);
     }
-    let status = Command::new(python)
-        .args(["docs/site/build.py", "--rust", "target/doc"])
+    let mut site = Command::new(python);
+    site.args(["docs/site/build.py", "--rust", "target/doc"])
         .env("SKYHAUL_BIN", workspace::root().join("target/release/skyhaul"))
-        .env("PYTHONPYCACHEPREFIX", workspace::root().join(prepare::BYTECODE))
         .current_dir(workspace::root())
-        .stdin(Stdio::null())
-        .status()
-        .context("run docs/site/build.py")?;
+        .stdin(Stdio::null());
+    prepare::keep_bytecode(&mut site);
+    let status = site.status().context("run docs/site/build.py")?;
     Ok(status.success())
 }

@@ -12,7 +12,14 @@ use std::process::{Command, Stdio};
 const REQUIREMENTS: &str = "tests/requirements.txt";
 /// Where Python keeps what it has compiled: a test starts hundreds of programs that import the same, and uv installs nothing compiled. Not
 /// beside the sources, as in the tree it would be in the way.
-pub(crate) const BYTECODE: &str = "target/suite/bytecode";
+const BYTECODE: &str = "target/suite/bytecode";
+
+/// Let the Pythons that this starts keep what they compile, also where the host forbids it, as images of containers do for all: without,
+/// to import matplotlib takes three times as much of a processor.
+pub(crate) fn keep_bytecode(command: &mut Command) {
+    command.env_remove("PYTHONDONTWRITEBYTECODE");
+    command.env("PYTHONPYCACHEPREFIX", workspace::root().join(BYTECODE));
+}
 
 /// The Python of `.venv` with all requirements installed, or why there is none.
 pub(crate) fn python() -> Result<PathBuf, String> {
@@ -171,6 +178,16 @@ mod tests {
         // What nobody may remove, not even root.
         let why = cleared(Path::new("/proc/self")).unwrap_err();
         assert!(why.contains("cannot be cleared") && why.contains("rm -rf") && !why.contains('\n'), "{why}");
+    }
+
+    #[test]
+    fn what_python_compiles_is_kept_whatever_the_host_says() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo ${PYTHONDONTWRITEBYTECODE-kept} in $PYTHONPYCACHEPREFIX"]);
+        shell.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPYCACHEPREFIX", "/elsewhere");
+        keep_bytecode(&mut shell);
+        let said = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        assert_eq!(said.trim(), format!("kept in {}", workspace::root().join(BYTECODE).display()));
     }
 
     #[test]

@@ -127,9 +127,9 @@ impl Step {
         command.stdout(writer.try_clone()?).stderr(writer);
         command
             .env("CARGO_TERM_COLOR", "never")
-            .env("PYTHONPYCACHEPREFIX", workspace::root().join(prepare::BYTECODE))
             // NumPy starts a thread for each processor when it is imported, which is a quarter of that; hundreds of programs import it.
             .env("OPENBLAS_NUM_THREADS", "1");
+        prepare::keep_bytecode(&mut command);
         workspace::forget_cargo(&mut command);
         for (name, value) in &self.envs {
             command.env(name, value);
