@@ -83,13 +83,15 @@ impl Place {
 
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x1234_5678_9ABC_DEFF_u64;
-    let next = |_| {
+    let mut bytes = vec![0; length];
+    // Tests are not optimised: a byte at a time, a file takes a second.
+    for word in bytes.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state as u8
-    };
-    (0..length).map(next).collect()
+        word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+    }
+    bytes
 }
 
 /// Ctrl-C is answered while the disk is not. The kernel keeps the process until the disk answers.
