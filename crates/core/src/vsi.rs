@@ -30,6 +30,7 @@
 //! Any bytes lead to answers with a [`VsiCode`], in bounded memory. The commands, and what is not implemented:
 //! `docs/reference/vsi-s.md`. VSI-S has no authentication: the caller decides who may send lines.
 
+mod chunk_exchange;
 mod commands;
 mod datastream;
 mod dialogue;
@@ -42,6 +43,10 @@ mod runtime;
 mod tests;
 mod view;
 
+pub use chunk_exchange::{
+    ChunkHead, ChunkName, MAX_CHUNK_HEAD_BYTES, MAX_CHUNK_LIST_BYTES, MAX_EXCHANGED_BYTES, NotAChunkHead,
+    chunk_list, parse_chunk_list,
+};
 pub use commands::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 pub use datastream::{MAX_DATASTREAMS, VsiDatastream, VsiMatch};
 pub use dialogue::{MAX_WAITING_REQUESTS, VsiDialogue, VsiDialogueCounts, VsiOutput};
@@ -51,6 +56,7 @@ pub use mode::{ModeError, VsiMode};
 pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 pub use runtime::{DEFAULT_DATA_PORT, DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, MAX_RUNTIMES, VsiRuntimes};
 pub use view::{
-    VsiAction, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording,
-    VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
+    VsiAcceptOptions, VsiAccepted, VsiAction, VsiArrival, VsiConnectOptions, VsiCounts, VsiDisk, VsiExisting,
+    VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan, VsiScanFacts, VsiSource, VsiTransfer,
+    VsiTransferState, VsiView,
 };

@@ -24,6 +24,7 @@ mod deliveries;
 mod delivery_body;
 mod disk_jobs;
 mod disks;
+pub(crate) mod files;
 mod fleet;
 mod fleet_signs;
 mod fleet_view;

@@ -14,6 +14,7 @@
 //! [`WRITE_TIMEOUT`] to take an answer. A line has at most [`skyhaul_core::vsi::MAX_LINE_BYTES`].
 
 mod adapter;
+mod arrivals;
 mod connection;
 mod inspect;
 mod sending;
@@ -22,6 +23,7 @@ mod shared;
 mod tests;
 
 pub use adapter::StationAdapter;
+pub use arrivals::ArrivalOptions;
 pub use shared::{
     FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, MAX_CONNECTIONS, MAX_PER_ADDRESS, VsiStation,
     WRITE_TIMEOUT,

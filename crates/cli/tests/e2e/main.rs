@@ -64,5 +64,6 @@ mod transfers;
 mod transports;
 mod uploaded;
 mod vsi;
+mod vsi_arrivals;
 mod web_copy;
 mod webdav;

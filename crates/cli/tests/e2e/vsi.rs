@@ -14,14 +14,14 @@ const FPS: u32 = 1000;
 const FRAME_BYTES: u64 = 1032;
 
 /// The Field System's end of a connection.
-struct FieldSystem {
+pub(crate) struct FieldSystem {
     stream: TcpStream,
 }
 
 impl FieldSystem {
     /// Sends a line, and returns the fields of its answer, the code first.
     #[track_caller]
-    fn ask(&mut self, line: &str) -> Vec<String> {
+    pub(crate) fn ask(&mut self, line: &str) -> Vec<String> {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
         let mut answer = String::new();
         BufReader::new(&self.stream).read_line(&mut answer).unwrap();
@@ -32,7 +32,7 @@ impl FieldSystem {
     }
 
     #[track_caller]
-    fn does(&mut self, line: &str) {
+    pub(crate) fn does(&mut self, line: &str) {
         assert_eq!(self.ask(line), ["0"], "{line}");
     }
 }
@@ -40,10 +40,17 @@ impl FieldSystem {
 /// A station with one input on the disks of a site, a connection to its port of VSI-S, and the port of the input.
 #[track_caller]
 fn serve(site: &Site) -> (Job, FieldSystem, u16) {
+    serve_with(site, "")
+}
+
+/// The same, with further keys of the section of VSI-S.
+#[track_caller]
+pub(crate) fn serve_with(site: &Site, keys: &str) -> (Job, FieldSystem, u16) {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut text =
         "[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:0'\n"
             .to_owned();
+    text += keys;
     for disk in &site.disks {
         text += &format!("[[station.disk]]\npath = '{}'\nrate = '200Mbps'\n", disk.display());
     }
@@ -146,7 +153,7 @@ fn a_scan_is_recorded_by_a_dialogue_of_the_field_system() {
 const CHUNK_FRAMES: u32 = 1000;
 
 /// A FlexBuff scan of these chunks in turns on the disks, and the bytes of each.
-fn flexbuff(site: &Site, label: &str, chunks: &[u32]) -> Vec<Vec<u8>> {
+pub(crate) fn flexbuff(site: &Site, label: &str, chunks: &[u32]) -> Vec<Vec<u8>> {
     let bytes = |chunk: &u32| {
         let frames = chunk * CHUNK_FRAMES..(chunk + 1) * CHUNK_FRAMES;
         frames.flat_map(|n| vdif(SECOND + i64::from(n / FPS), n % FPS, 0, 8000)).collect::<Vec<u8>>()
@@ -258,7 +265,7 @@ fn scans_are_sent_as_m5copy_asks() {
 }
 
 /// The transfers of a station, by its HTTP API.
-fn site_status(job: &Job) -> Vec<serde_json::Value> {
+pub(crate) fn site_status(job: &Job) -> Vec<serde_json::Value> {
     let said = job.stderr();
     let api = said.split_once("http://").unwrap().1.lines().next().unwrap();
     let status = run(&format!("status --station http://{api} --json")).expect(0).json();

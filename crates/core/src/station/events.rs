@@ -154,6 +154,8 @@ pub struct RecordingOverrides {
     pub ports: Vec<u16>,
     /// Senders, as people write them; if empty, those of the input.
     pub from: Vec<String>,
+    /// Frames come by TCP to `ports`, in place of datagrams.
+    pub by_tcp: bool,
 }
 
 /// What is to be done.
@@ -251,7 +253,7 @@ pub struct TransferPlan {
 pub enum TransferEvent {
     /// The scan is open, and the connection stands.
     Connected {
-        /// Size of the scan as one file, bytes.
+        /// Size of the scan as one file, or of the chunks that are to be sent, bytes.
         size_bytes: u64,
     },
     /// Counts of a transfer that runs.

@@ -1,6 +1,8 @@
 //! Which transfers a station begins, and how fast they and the copies of its queue may send: as fast as its recordings leave room for.
 
-use super::state::{MAX_NAME_BYTES, RecordingCounts, RecordingState, RequestId, TransferRequest, UnixMillis};
+use super::state::{
+    MAX_NAME_BYTES, RecordingCounts, RecordingState, RequestId, TransferForm, TransferRequest, UnixMillis,
+};
 use super::{Station, StationAction, StationRefusal};
 
 /// The least rate to which transfers are slowed together, bits per second: connections stay alive.
@@ -18,7 +20,8 @@ impl Station {
         if self.shutting_down {
             return Err(StationRefusal::ShuttingDown);
         }
-        let is_recorded = self.active.values().any(|held| held.status.name == request.scan);
+        let is_file = request.form == TransferForm::File;
+        let is_recorded = is_file || self.active.values().any(|held| held.status.name == request.scan);
         if !is_recorded && !self.names.contains(&request.scan) {
             return Err(StationRefusal::NoScan { name: request.scan.chars().take(MAX_NAME_BYTES).collect() });
         }

@@ -224,11 +224,25 @@ pub struct RecordingStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub u64);
 
+/// How data are sent to another host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransferForm {
+    /// A scan as one file: a range of its bytes over one connection, without framing.
+    #[default]
+    Scan,
+    /// The same of a file that is no recording.
+    File,
+    /// The chunks of a scan that the other host has not, each over a connection of its own. It begins to send when it is connected.
+    Chunks,
+}
+
 /// The transfer that a client asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransferRequest {
-    /// Name of the scan.
+    /// Name of the scan; of a [`TransferForm::File`], its path.
     pub scan: String,
+    /// How it is sent.
+    pub form: TransferForm,
     /// Host that receives it: a name or an address.
     pub host: String,
     /// Its TCP port.
@@ -328,7 +342,7 @@ pub struct TransferStatus {
     pub request: TransferRequest,
     /// Where it is.
     pub state: TransferState,
-    /// Size of the scan as one file, bytes; 0 until it is opened.
+    /// Size of the scan as one file, or of the chunks that are sent, bytes; 0 until it is opened.
     pub size_bytes: u64,
     /// First byte of the range that is sent, and one past the last.
     pub range: (u64, u64),

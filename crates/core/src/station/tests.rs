@@ -218,7 +218,12 @@ fn commands(actions: &[StationAction]) -> Vec<TransferCommand> {
 impl Driven {
     /// A transfer of a scan, connected, and told to send all of it.
     fn sends(&mut self, scan: &str) -> TransferId {
-        let request = TransferRequest { scan: scan.into(), host: "jive".into(), port: 2630 };
+        let request = TransferRequest {
+            scan: scan.into(),
+            host: "jive".into(),
+            port: 2630,
+            ..TransferRequest::default()
+        };
         let actions = self.ask(StationRequest::Connect(request.clone()));
         let transfer = TransferId(self.id);
         assert_eq!(commands(&actions)[0], TransferCommand::Open(TransferPlan { transfer, request }));
@@ -271,7 +276,12 @@ fn what_a_transfer_cannot_do_is_refused() {
     let mut driven = Driven::new();
     driven.event(StationEvent::ScanFound { name: "x".into() });
     let connect = |scan: &str| {
-        StationRequest::Connect(TransferRequest { scan: scan.into(), host: "jive".into(), port: 2630 })
+        StationRequest::Connect(TransferRequest {
+            scan: scan.into(),
+            host: "jive".into(),
+            port: 2630,
+            ..TransferRequest::default()
+        })
     };
     let refused = |driven: &mut Driven, request| reply(&driven.ask(request)).unwrap_err().code();
     assert_eq!(refused(&mut driven, connect("z")), "no_scan");
@@ -374,7 +384,12 @@ impl World {
         Some(match *step {
             Step::Connect(n) => {
                 self.asked += 1;
-                let connect = TransferRequest { scan: name(n), host: "h".into(), port: 1 };
+                let connect = TransferRequest {
+                    scan: name(n),
+                    host: "h".into(),
+                    port: 1,
+                    ..TransferRequest::default()
+                };
                 request(self.asked, StationRequest::Connect(connect))
             }
             Step::Send(index, from, to) => {

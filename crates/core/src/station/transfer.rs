@@ -5,6 +5,8 @@
 //!                   └───────────┴── Disconnect ────┴─────────▲
 //! ```
 //!
+//! Chunks ([`TransferForm::Chunks`]) are sent as soon as the connection stands, without being asked for.
+//!
 //! | while something is recorded | transfers |
 //! |---|---|
 //! | memory of each recording is less than half full | share the disks' rate that recordings leave, if it is known |
@@ -16,8 +18,8 @@
 //! [`TRANSFER_IDLE_MILLIS`].
 
 use super::state::{
-    MAX_WAITING, RequestId, TransferCounts, TransferId, TransferPace, TransferRequest, TransferState,
-    TransferStatus, UnixMillis,
+    MAX_WAITING, RequestId, TransferCounts, TransferForm, TransferId, TransferPace, TransferRequest,
+    TransferState, TransferStatus, UnixMillis,
 };
 use super::{StationAction, StationRefusal, TransferCommand, TransferEvent, TransferPlan};
 use std::collections::{BTreeMap, VecDeque};
@@ -177,8 +179,11 @@ impl Transfers {
         let status = &mut running.status;
         match event {
             TransferEvent::Connected { size_bytes } if status.state == TransferState::Connecting => {
-                (status.state, status.size_bytes, status.range) =
-                    (TransferState::Connected, size_bytes, (0, size_bytes));
+                status.state = match status.request.form {
+                    TransferForm::Scan | TransferForm::File => TransferState::Connected,
+                    TransferForm::Chunks => TransferState::Sending,
+                };
+                (status.size_bytes, status.range) = (size_bytes, (0, size_bytes));
                 (running.connected_at, running.measured) = (now, (now, 0));
             }
             TransferEvent::Connected { .. } => return,

@@ -3,6 +3,8 @@
 //! A command answers immediately, or names an action and what its outcome means ([`Pending`]). What the field's programs know and this
 //! station does not do is answered with code 2; any other keyword with code 7.
 
+mod arrival;
+mod chunks;
 mod context;
 mod input;
 mod mark6;
@@ -16,11 +18,11 @@ pub(super) use context::{Context, Pending, Step};
 pub use context::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 
 use super::reply::{VsiCode, VsiDialect};
-use super::view::VsiOutcome;
+use super::view::{VsiOutcome, VsiSource};
 use context::Refused;
 
 /// Keywords of the field that this station knows and does not carry out.
-const NOT_IMPLEMENTED: [&str; 60] = [
+const NOT_IMPLEMENTED: [&str; 55] = [
     "1pps_source",
     "ack",
     "bank_info",
@@ -45,7 +47,6 @@ const NOT_IMPLEMENTED: [&str; 60] = [
     "file2check",
     "file2disk",
     "file2mem",
-    "file2net",
     "file_check",
     "fill2file",
     "fill2net",
@@ -62,11 +63,8 @@ const NOT_IMPLEMENTED: [&str; 60] = [
     "memstat",
     "mount",
     "net2check",
-    "net2disk",
-    "net2file",
     "net2mem",
     "net2out",
-    "net2vbs",
     "packet",
     "personality",
     "play",
@@ -79,7 +77,6 @@ const NOT_IMPLEMENTED: [&str; 60] = [
     "trackmask",
     "transfermode",
     "unmount",
-    "vbs2net",
     "vsn",
 ];
 
@@ -112,7 +109,12 @@ pub(super) fn carry_out(context: &mut Context<'_>) -> Step {
         "scan_set" => scan::scan_set(context),
         "scan_check" => scan::scan_check(context),
         "scandir" => scan::scandir(context),
-        "disk2net" => transfer::disk2net(context),
+        "disk2net" => transfer::as_one_file(context, VsiSource::Scan),
+        "file2net" => transfer::as_one_file(context, VsiSource::File),
+        "vbs2net" => chunks::vbs2net(context),
+        "net2vbs" => chunks::net2vbs(context),
+        "net2disk" => record::net2disk(context),
+        "net2file" => arrival::net2file(context),
         known if NOT_IMPLEMENTED.binary_search(&known).is_ok() => {
             Err(Refused(VsiCode::NotImplemented, "not implemented here".into()))
         }
@@ -132,6 +134,8 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
         Pending::Connect(held) => transfer::connecting(context, held, outcome),
         Pending::Send(range) => transfer::sending(context, range, outcome),
         Pending::Disconnect => transfer::disconnected(context, outcome),
+        Pending::Accept(arriving) => arrival::accepting(context, arriving, outcome),
+        Pending::EndArrival => arrival::ended(context, outcome),
     };
     context.finish(stepped)
 }

@@ -288,6 +288,9 @@ impl VsiDialogue {
             ("delete", Some(runtime)) if runtime.transferring(view).is_some() => {
                 return conflict("is sending, use disk2net=disconnect first");
             }
+            ("delete", Some(runtime)) if runtime.arriving(view).is_some() => {
+                return conflict("is receiving, close that first");
+            }
             ("delete", Some(_)) => {
                 shared.remove(name);
                 if self.runtime == name {

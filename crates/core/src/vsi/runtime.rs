@@ -7,7 +7,8 @@ use super::datastream::VsiDatastream;
 use super::errors::VsiErrors;
 use super::mode::VsiMode;
 use super::view::{
-    VsiAction, VsiPort, VsiRecordOptions, VsiRecording, VsiTransfer, VsiTransferState, VsiView,
+    VsiAction, VsiArrival, VsiPort, VsiRecordOptions, VsiRecording, VsiSource, VsiTransfer, VsiTransferState,
+    VsiView,
 };
 use crate::placement::Nanos;
 use std::collections::BTreeMap;
@@ -73,6 +74,7 @@ impl VsiRuntimes {
                 ended.extend(runtime.recording.map(|id| VsiAction::Stop { id }));
                 let transfer = runtime.transfer.as_ref().filter(|transfer| !transfer.is_over);
                 ended.extend(transfer.map(|transfer| VsiAction::Disconnect { id: transfer.id }));
+                ended.extend(runtime.arrival.as_ref().map(|of| VsiAction::EndArrival { id: of.id }));
             }
             remains
         });
@@ -101,6 +103,8 @@ pub(super) struct VsiRuntime {
     pub(super) disks: Vec<String>,
     /// The last recording, while it is not known to have ended.
     pub(super) recording: Option<u64>,
+    /// It was told to end, and what it received is still being written. The client had its answer: it is free to go on.
+    pub(super) is_stopping: bool,
     /// Number and label of the last recording.
     pub(super) last: Option<(u64, String)>,
     pub(super) selected: SelectedScan,
@@ -110,6 +114,10 @@ pub(super) struct VsiRuntime {
     pub(super) measured: Option<(u64, Nanos, [u64; 2])>,
     /// The last transfer.
     pub(super) transfer: Option<Transferring>,
+    /// What arrives, until it is closed.
+    pub(super) arrival: Option<Arriving>,
+    /// Threads that read and send of `vbs2net`, and receive and write of `net2vbs`: kept and shown.
+    pub(super) chunk_threads: [(u32, u32); 2],
     /// What only a Mark 6 has.
     pub(super) mark6: Mark6State,
 }
@@ -127,10 +135,19 @@ pub(super) struct Mark6State {
     pub(super) bits_per_second: Option<f64>,
 }
 
+/// What arrives in a runtime.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) id: u64,
+    /// The command that began it.
+    pub(super) keyword: &'static str,
+}
+
 /// A transfer of a runtime.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transferring {
     pub(super) id: u64,
+    pub(super) source: VsiSource,
     /// What was selected when it was begun; then what is sent: first byte, and one past the last.
     pub(super) range: (u64, u64),
     /// The end that was selected is that of the scan.
@@ -169,20 +186,23 @@ impl Default for VsiRuntime {
             datastreams: Vec::new(),
             disks: Vec::new(),
             recording: None,
+            is_stopping: false,
             last: None,
             selected: SelectedScan::default(),
             search: None,
             measured: None,
             transfer: None,
+            arrival: None,
+            chunk_threads: [(1, 1); 2],
             mark6: Mark6State::default(),
         }
     }
 }
 
 impl VsiRuntime {
-    /// Whether it records, by the station.
+    /// Whether it records, by the station, and was not told to end.
     pub(super) fn is_recording(&self, view: &VsiView) -> bool {
-        self.running(view).is_some()
+        self.running(view).is_some() && !self.is_stopping
     }
 
     /// Its recording, if it runs.
@@ -210,6 +230,12 @@ impl VsiRuntime {
         (transfer.state != VsiTransferState::Ended).then_some(transfer)
     }
 
+    /// What arrives here, if it is open.
+    pub(super) fn arriving<'a>(&self, view: &'a VsiView) -> Option<(Arriving, &'a VsiArrival)> {
+        let held = self.arrival?;
+        view.arrival(held.id).filter(|arrival| arrival.is_open).map(|arrival| (held, arrival))
+    }
+
     /// Notes once that a transfer has ended, and returns what was wrong with it.
     pub(super) fn notice_transfer(&mut self, view: &VsiView) -> Option<String> {
         let held = self.transfer.as_mut().filter(|held| !held.is_over)?;
@@ -230,12 +256,21 @@ impl VsiRuntime {
         self.selected = SelectedScan { label: label.to_owned(), start: 0, end: None };
     }
 
+    /// Whether data go and come by TCP.
+    fn by_tcp(&self) -> bool {
+        self.protocol == "tcp"
+    }
+
     pub(super) fn record_options(&self, id: u64, label: &str) -> VsiRecordOptions {
         VsiRecordOptions {
             id,
             label: label.to_owned(),
-            ports: self.ports.clone(),
-            has_sequence: self.protocol != "pudp",
+            ports: match (&self.ports[..], self.by_tcp()) {
+                ([], true) => vec![VsiPort { port: DEFAULT_DATA_PORT, ..VsiPort::default() }],
+                (ports, _) => ports.to_vec(),
+            },
+            has_sequence: !matches!(self.protocol, "pudp" | "tcp"),
+            by_tcp: self.by_tcp(),
             socket_bytes: self.sizes_set.0.then_some(self.socket_bytes),
             chunk_bytes: self.sizes_set.1.then_some(self.work_bytes),
             threads: self.threads,

@@ -69,6 +69,13 @@ impl World {
                 assert_eq!(transfer.state, VsiTransferState::Connecting);
                 transfer.state = VsiTransferState::Connected;
             }
+            "sending" => {
+                let transfer = self.view.transfers.last_mut().unwrap();
+                assert_eq!(transfer.state, VsiTransferState::Connecting);
+                transfer.state = VsiTransferState::Sending;
+            }
+            "arrived" => self.view.arrivals.last_mut().unwrap().written_bytes += number(1),
+            "lost" => self.view.arrivals.last_mut().unwrap().failure = Some(words[1..].join(" ")),
             "sent" => {
                 let transfer = self.view.transfers.last_mut().unwrap();
                 assert_eq!(transfer.state, VsiTransferState::Sending);
@@ -139,6 +146,24 @@ impl World {
                 let transfer = self.view.transfers.iter_mut().find(|transfer| transfer.id == *id).unwrap();
                 transfer.state = VsiTransferState::Ended;
                 VsiOutcome::Stopped
+            }
+            VsiAction::Accept(options) => {
+                assert!(self.view.arrival(options.id).is_none());
+                let present_bytes = match &options.what {
+                    VsiAccepted::File { existing: VsiExisting::Append, .. } => 12_345,
+                    VsiAccepted::File { .. } | VsiAccepted::Chunks => 0,
+                };
+                let arrival = VsiArrival { id: options.id, is_open: true, ..VsiArrival::default() };
+                self.view.arrivals.push(arrival);
+                VsiOutcome::Accepting { present_bytes }
+            }
+            VsiAction::EndArrival { id } => {
+                let arrival = self.view.arrivals.iter_mut().find(|arrival| arrival.id == *id).unwrap();
+                arrival.is_open = false;
+                match &arrival.failure {
+                    Some(why) => VsiOutcome::Failed(VsiCode::Failed, why.clone()),
+                    None => VsiOutcome::Stopped,
+                }
             }
         };
         (!late).then_some(outcome)
@@ -293,6 +318,35 @@ fn m5copy_sends_scans_and_resumes_them() {
 }
 
 #[test]
+fn m5copy_sends_chunks_and_files_in_both_directions() {
+    play(include_str!("tests/m5copy-arrival.txt"));
+}
+
+#[test]
+fn what_arrives_ends_with_its_runtime() {
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    let mut ask = |world: &mut World, line: &str| world.send(&mut client, format!("{line}\n").as_bytes());
+    ask(&mut world, "runtime=t:transient;net_protocol=tcp");
+    assert_eq!(ask(&mut world, "net2vbs=open"), "!net2vbs = 0 ;\n");
+    assert_eq!(ask(&mut world, "record=on:a_b_d"), "!record = 6 : net2vbs is open already ;\n");
+    assert_eq!(ask(&mut world, "runtime=t:delete"), "!runtime = 6 : t is receiving, close that first ;\n");
+    assert_eq!(client.dialogue.close(&mut world.shared), [VsiAction::EndArrival { id: 1 }]);
+}
+
+#[test]
+fn a_runtime_is_free_when_its_recording_was_told_to_end() {
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    let mut ask = |world: &mut World, line: &str| world.send(&mut client, format!("{line}\n").as_bytes());
+    ask(&mut world, "runtime=t:transient;record=on:a_b_c");
+    world.next = Some(Trouble::TakesLong);
+    assert_eq!(ask(&mut world, "record=off"), "!record = 1 ;\n");
+    // The disks are still writing. m5copy asks for these, and takes no other answer.
+    world.view.recordings[0].is_running = true;
+    assert_eq!(ask(&mut world, "record?"), "!record ? 0 : on : 1 : a_b_c : 0 ;\n");
+    assert_eq!(ask(&mut world, "mode=none;runtime=t:delete"), "!mode = 0 ;!runtime = 0 : 0 ;\n");
+}
+
+#[test]
 fn a_transfer_ends_with_its_runtime() {
     let (mut world, mut client) = (World::new(), Client::new(1));
     let mut ask = |world: &mut World, line: &str| world.send(&mut client, format!("{line}\n").as_bytes());
@@ -304,7 +358,7 @@ fn a_transfer_ends_with_its_runtime() {
     assert_eq!(ask(&mut world, "status?"), "!status ? 0 : 0x00004009 ;\n");
     let refused = "!runtime = 6 : t is sending, use disk2net=disconnect first ;\n";
     assert_eq!(ask(&mut world, "runtime=t:delete"), refused);
-    assert_eq!(ask(&mut world, "record=on:a_b_d"), "!record = 6 : this runtime is sending a_b_c ;\n");
+    assert_eq!(ask(&mut world, "record=on:a_b_d"), "!record = 6 : sending a_b_c already ;\n");
     let ends = client.dialogue.close(&mut world.shared);
     assert_eq!(ends, [VsiAction::Disconnect { id: 2 }]);
 }

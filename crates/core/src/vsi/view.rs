@@ -36,6 +36,8 @@ pub struct VsiView {
     pub recordings: Vec<VsiRecording>,
     /// Transfers that dialogues began: all that run, and the last ones that ended.
     pub transfers: Vec<VsiTransfer>,
+    /// What arrives for dialogues: all that is open, and the last ones that were closed.
+    pub arrivals: Vec<VsiArrival>,
 }
 
 /// A disk.
@@ -112,6 +114,19 @@ pub enum VsiTransferState {
     Ended,
 }
 
+/// Data that arrive from other hosts, for files or as chunks of scans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiArrival {
+    /// The number that its dialogue gave it.
+    pub id: u64,
+    /// Whether it has not been closed.
+    pub is_open: bool,
+    /// Bytes that arrived and were written.
+    pub written_bytes: u64,
+    /// What could not be received or written, the last fault.
+    pub failure: Option<String>,
+}
+
 /// Counts of a recording since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VsiCounts {
@@ -164,6 +179,13 @@ pub enum VsiAction {
         /// Its number.
         id: u64,
     },
+    /// Listen for data of other hosts; answered when they may connect.
+    Accept(Box<VsiAcceptOptions>),
+    /// End what [`VsiAction::Accept`] began; answered when what was received is on the disks.
+    EndArrival {
+        /// Its number.
+        id: u64,
+    },
 }
 
 impl VsiAction {
@@ -176,7 +198,9 @@ impl VsiAction {
             | Self::Stop { .. }
             | Self::Connect(_)
             | Self::Send { .. }
-            | Self::Disconnect { .. } => Nanos(4 * Nanos::SECOND.0),
+            | Self::Disconnect { .. }
+            | Self::Accept(_)
+            | Self::EndArrival { .. } => Nanos(4 * Nanos::SECOND.0),
             Self::Inspect { .. } => Nanos(7 * Nanos::SECOND.0),
         }
     }
@@ -193,6 +217,8 @@ pub struct VsiRecordOptions {
     pub ports: Vec<VsiPort>,
     /// Whether a sequence number precedes each frame.
     pub has_sequence: bool,
+    /// Whether frames come by TCP, in place of datagrams.
+    pub by_tcp: bool,
     /// Size of the receive buffer of a socket in bytes, if it was set.
     pub socket_bytes: Option<u64>,
     /// Size of a chunk in bytes, if it was set.
@@ -218,12 +244,62 @@ pub struct VsiRecordOptions {
 pub struct VsiConnectOptions {
     /// Its number, by which it appears in [`VsiView::transfers`].
     pub id: u64,
-    /// Label of the scan.
+    /// Label of the scan, or path of the file.
     pub label: String,
+    /// What is sent.
+    pub source: VsiSource,
     /// The host that receives it.
     pub host: String,
     /// Its TCP port.
     pub port: u16,
+}
+
+/// What a transfer sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VsiSource {
+    /// A scan as one file, when it is asked for.
+    #[default]
+    Scan,
+    /// A file, when it is asked for.
+    File,
+    /// The chunks of a scan that the other host has not, at once.
+    Chunks,
+}
+
+/// Where data of other hosts are to arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VsiAcceptOptions {
+    /// Its number, by which it appears in [`VsiView::arrivals`].
+    pub id: u64,
+    /// Where to listen.
+    pub port: VsiPort,
+    /// What arrives.
+    pub what: VsiAccepted,
+}
+
+/// What arrives from another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VsiAccepted {
+    /// Chunks of scans, each over a connection of its own ([`ChunkHead`](super::ChunkHead)).
+    Chunks,
+    /// The bytes of a file over one connection.
+    File {
+        /// Its path.
+        path: String,
+        /// What becomes of a file of this path.
+        existing: VsiExisting,
+    },
+}
+
+/// What becomes of a file that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VsiExisting {
+    /// It stays, and nothing is received.
+    Keep,
+    /// What arrives replaces it.
+    Replace,
+    /// What arrives is appended.
+    Append,
 }
 
 /// A port of `net_port`.
@@ -242,6 +318,11 @@ pub struct VsiPort {
 pub enum VsiOutcome {
     /// The recording or transfer has begun.
     Started,
+    /// Other hosts may connect.
+    Accepting {
+        /// Bytes that the file has.
+        present_bytes: u64,
+    },
     /// The recording or transfer has ended.
     Stopped,
     /// The scan.
@@ -286,6 +367,12 @@ impl VsiView {
     #[must_use]
     pub fn transfer(&self, id: u64) -> Option<&VsiTransfer> {
         self.transfers.iter().find(|transfer| transfer.id == id)
+    }
+
+    /// Returns what arrives, by its number.
+    #[must_use]
+    pub fn arrival(&self, id: u64) -> Option<&VsiArrival> {
+        self.arrivals.iter().find(|arrival| arrival.id == id)
     }
 
     /// Returns the number of a scan, from 0.

@@ -250,7 +250,8 @@ impl StartBody {
         }
         let (rate_bits, threads, socket_bytes) = (self.rate_bits, self.threads, self.socket_bytes);
         let (ports, from) = (self.ports, self.from);
-        let overrides = RecordingOverrides { format, rate_bits, threads, socket_bytes, ports, from };
+        let overrides =
+            RecordingOverrides { format, rate_bits, threads, socket_bytes, ports, from, by_tcp: false };
         let (name, input, memory_bytes) = (self.name, self.input, self.memory_bytes);
         Ok(StartRequest { name, input, memory_bytes, overrides, stop, start: None })
     }

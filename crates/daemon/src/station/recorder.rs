@@ -3,6 +3,7 @@
 use super::dashboard::figures::{FiguresPair, RecordingFigures};
 use super::disk_jobs::DiskJobs;
 use super::setup::StationSetup;
+use skyhaul::io::address::Endpoint;
 use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
@@ -17,6 +18,7 @@ use skyhaul_core::station::{
     RecordingCounts, RecordingOutcome, RecordingOverrides, RecordingPlan, StationEvent,
 };
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -169,6 +171,11 @@ fn override_with(receiver: &mut ReceiverOptions, overrides: &RecordingOverrides)
     }
     if let Some(first) = receiver.listen.first().cloned().filter(|_| !overrides.ports.is_empty()) {
         let at_port = |port: &u16| {
+            if overrides.by_tcp {
+                let ip = first.address.ip();
+                let ip = if ip.is_multicast() { Ipv4Addr::UNSPECIFIED.into() } else { ip };
+                return Endpoint::tcp(SocketAddr::new(ip, *port));
+            }
             let mut endpoint = first.clone();
             endpoint.address.set_port(*port);
             endpoint

@@ -27,6 +27,8 @@ pub struct StationSetup {
     pub schedule: ScheduleSetup,
     /// How hosts are reached to which scans are copied, in the order of [`StationConfig::destinations`].
     pub destinations: Vec<DestinationSetup>,
+    /// Directories below which VSI-S reads and writes files; none: it does neither.
+    pub files: Vec<PathBuf>,
     /// To whom alarms are sent.
     pub alarms: AlarmSetup,
 }

@@ -4,14 +4,18 @@
 //!   disks ─ RangeReader ─▶ queue of one piece ─▶ pace, pause ─ TcpSender ─▶ the host that receives
 //! ```
 //!
-//! The stream is the bytes of the scan without any framing, as jive5ab and others receive it with `net2file`. It is complete when the other
-//! host has acknowledged all of it.
+//! The stream is the bytes of the scan, or of a file, without any framing, as jive5ab and others receive it with `net2file`. It is complete
+//! when the other host has acknowledged all of it. Chunks of a scan go over connections of their own ([`chunks`]).
 //!
 //! Everything that is waited for has a limit: the connection [`CONNECT_TIMEOUT`], a disk [`DISK_TIMEOUT`], a host that takes nothing
 //! [`STALL_TIMEOUT`]. A thread that waits for a disk is left alone, and ends when the disk responds. Time in which recordings keep the disk
 //! does not count.
 
+mod chunks;
+mod reading;
+
 use super::setup::StationSetup;
+use reading::{FromDisks, Source, Wanted};
 use skyhaul::core::pace::Pacer;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::disk::while_waiting;
@@ -19,18 +23,18 @@ use skyhaul::io::lock::lock;
 use skyhaul::io::tcp::info::{TcpInfo, readable};
 use skyhaul::io::tcp::setup::Setup;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
-use skyhaul::recording::{Lack, RangePiece, Recording, State};
+use skyhaul::recording::RangePiece;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    StationEvent, TransferCounts, TransferEvent, TransferOutcome, TransferPace, TransferPlan, TransferRequest,
+    StationEvent, TransferCounts, TransferEvent, TransferForm, TransferOutcome, TransferPace, TransferPlan,
+    TransferRequest,
 };
 use std::io::{self, IoSlice, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,8 +54,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes that are given to the connection at a time.
 const SEND_BYTES: usize = 256 << 10;
-/// Pieces that are not with the reader: one in the queue, one that waits for it, one that is sent.
-const HELD_PIECES: usize = 3;
 /// Readers that may wait for disks at a time; those of transfers that ended are among them.
 const MAX_READERS: usize = 16;
 
@@ -63,7 +65,7 @@ type Report = Box<dyn Fn(StationEvent) + Send>;
 pub(super) struct TransferControl {
     stop: AtomicBool,
     /// Ends a write that waits.
-    socket_stop: OnceLock<Arc<AtomicBool>>,
+    socket_stop: Mutex<Option<Arc<AtomicBool>>>,
     range: Mutex<Option<(u64, u64)>>,
     /// Bits per second; 0: nothing may be sent, `u64::MAX`: no limit.
     pace: AtomicU64,
@@ -73,7 +75,7 @@ pub(super) struct TransferControl {
 
 impl Default for TransferControl {
     fn default() -> Self {
-        let (stop, socket_stop, range) = (AtomicBool::new(false), OnceLock::new(), Mutex::default());
+        let (stop, socket_stop, range) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
         Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX), has_waited: AtomicBool::new(false) }
     }
 }
@@ -81,7 +83,7 @@ impl Default for TransferControl {
 impl TransferControl {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        if let Some(flag) = self.socket_stop.get() {
+        if let Some(flag) = &*lock(&self.socket_stop) {
             flag.store(true, Ordering::Relaxed);
         }
     }
@@ -113,11 +115,11 @@ pub(super) fn spawn(
     report: impl Fn(StationEvent) + Send + 'static,
 ) -> Result<JoinHandle<()>, Box<StationEvent>> {
     let transfer = plan.transfer;
-    let (disks, readers) = (setup.disks.clone(), Arc::clone(readers));
+    let (source, readers) = (Source::of(setup, &plan.request), Arc::clone(readers));
     let run = move || {
         let counts = TransferCounts::default();
         Sending {
-            disks,
+            source,
             plan,
             control,
             report: Box::new(report),
@@ -146,21 +148,9 @@ impl From<io::Error> for Early {
     }
 }
 
-/// What the reading thread says.
-enum FromDisks {
-    /// The size of the scan as one file.
-    Opened(u64),
-    Piece(RangePiece),
-    /// The range is over; whether parts of the scan are missing.
-    End {
-        has_gaps: bool,
-    },
-    Failed(String),
-}
-
 /// A transfer; it reports its end when it is dropped, also by a panic.
 struct Sending {
-    disks: Vec<PathBuf>,
+    source: Source,
     plan: TransferPlan,
     control: Arc<TransferControl>,
     report: Report,
@@ -196,37 +186,55 @@ impl Sending {
         if Arc::strong_count(&readers) > MAX_READERS {
             return Err(Early::Failed("too many readers wait for disks that do not respond".into()));
         }
-        let (ranges, told) = channel();
+        let (wanted, told) = channel();
         let (to, from_disks) = sync_channel(1);
-        let (disks, scan) = (self.disks.clone(), self.plan.request.scan.clone());
-        let control = Arc::clone(&self.control);
+        let (source, control) = (self.source.clone(), Arc::clone(&self.control));
         let read = move || {
             let _counted = readers;
             while_waiting(move || control.has_waited.store(true, Ordering::Relaxed));
-            read(&disks, &scan, &told, &to);
+            source.read(&told, &to);
         };
         std::thread::Builder::new().name("transfer-read".into()).spawn(read)?;
-        let FromDisks::Opened(size_bytes) = self.next(&from_disks)? else {
-            return Err(Early::Failed("the scan was read before it was opened".into()));
+        let has_gaps = match self.plan.request.form {
+            TransferForm::Scan | TransferForm::File => self.send_range(&wanted, &from_disks)?,
+            TransferForm::Chunks => self.send_chunks(&wanted, &from_disks)?,
         };
-        let stream = connect(&self.plan.request)?;
-        let watched = stream.try_clone()?;
-        let options = TcpSendOptions { patience: STALL_TIMEOUT, ..TcpSendOptions::default() };
-        let mut sender = TcpSender::from_stream(stream, &options)?;
-        let _ = self.control.socket_stop.set(sender.stop_flag());
-        self.tell(TransferEvent::Connected { size_bytes });
-        let range = self.wait_for_range(&watched)?;
-        if ranges.send(range).is_err() {
-            return Err(Early::Failed("the thread that reads the scan has ended".into()));
-        }
-        let has_gaps = self.send(&mut sender, &from_disks)?;
-        sender.finish()?;
-        self.wait_for_peer(&watched)?;
         Ok(if has_gaps || self.counts.filled_bytes > 0 {
             TransferOutcome::Gaps
         } else {
             TransferOutcome::Complete
         })
+    }
+
+    /// Sends a range over one connection, when it is asked for. Returns whether parts of the scan are missing.
+    fn send_range(
+        &mut self,
+        wanted: &Sender<Wanted>,
+        from_disks: &Receiver<FromDisks>,
+    ) -> Result<bool, Early> {
+        let FromDisks::Opened(size_bytes) = self.next(from_disks)? else { return Err(out_of_turn()) };
+        let stream = connect(&self.plan.request)?;
+        let watched = stream.try_clone()?;
+        let mut sender = self.sender(stream)?;
+        self.tell(TransferEvent::Connected { size_bytes });
+        let (from, to) = self.wait_for_range(&watched)?;
+        ask(wanted, Wanted::Range(from, to))?;
+        let mut pacing = Pacing::new();
+        let FromDisks::End { has_gaps } = self.send(&mut sender, from_disks, &mut pacing)? else {
+            return Err(out_of_turn());
+        };
+        sender.finish()?;
+        self.wait_for_peer(&watched)?;
+        Ok(has_gaps)
+    }
+
+    /// A sender over a connection, which a stop interrupts.
+    fn sender(&self, stream: TcpStream) -> Result<TcpSender, Early> {
+        let options = TcpSendOptions { patience: STALL_TIMEOUT, ..TcpSendOptions::default() };
+        let sender = TcpSender::from_stream(stream, &options)?;
+        *lock(&self.control.socket_stop) = Some(sender.stop_flag());
+        self.go_on()?;
+        Ok(sender)
     }
 
     /// The next word of the reading thread.
@@ -272,44 +280,48 @@ impl Sending {
         }
     }
 
-    /// Sends what is read; returns whether parts of the scan are missing.
-    fn send(&mut self, sender: &mut TcpSender, from_disks: &Receiver<FromDisks>) -> Result<bool, Early> {
-        let begun = Instant::now();
-        let mut pacer = Pacer::new(0, Nanos(0));
+    /// Sends what is read, and returns what the reading thread says after it.
+    fn send(
+        &mut self,
+        sender: &mut TcpSender,
+        from_disks: &Receiver<FromDisks>,
+        pacing: &mut Pacing,
+    ) -> Result<FromDisks, Early> {
+        let before = self.counts.sent_bytes;
         loop {
-            match self.next(from_disks)? {
-                FromDisks::Opened(_) | FromDisks::Failed(_) => {}
-                FromDisks::End { has_gaps } => return Ok(has_gaps),
-                FromDisks::Piece(piece) => {
-                    self.counts.read_bytes += piece.len() as u64;
-                    if let RangePiece::Fill(bytes) = &piece {
-                        self.counts.filled_bytes += bytes.len() as u64;
-                    }
-                    for part in piece.chunks(SEND_BYTES) {
-                        self.wait_for_turn(&mut pacer, begun)?;
-                        let sent = sender.send_slices(&[IoSlice::new(part)]);
-                        self.counts.sent_bytes = sender.stats().taken;
-                        sent?;
-                        pacer.sent(part.len() as u64, Nanos::from(begun.elapsed()));
-                        self.show_progress();
-                    }
-                }
+            let said = self.next(from_disks)?;
+            let bytes: &[u8] = match &said {
+                FromDisks::Piece(piece) => piece,
+                FromDisks::File(bytes) => bytes,
+                _ => return Ok(said),
+            };
+            self.counts.read_bytes += bytes.len() as u64;
+            if let FromDisks::Piece(RangePiece::Fill(fill)) = &said {
+                self.counts.filled_bytes += fill.len() as u64;
+            }
+            for part in bytes.chunks(SEND_BYTES) {
+                self.wait_for_turn(pacing)?;
+                let sent = sender.send_slices(&[IoSlice::new(part)]);
+                self.counts.sent_bytes = before + sender.stats().taken;
+                sent?;
+                pacing.pacer.sent(part.len() as u64, Nanos::from(pacing.begun.elapsed()));
+                self.show_progress();
             }
         }
     }
 
     /// Waits until a recording leaves room, and the pace allows the next bytes.
-    fn wait_for_turn(&mut self, pacer: &mut Pacer, begun: Instant) -> Result<(), Early> {
+    fn wait_for_turn(&mut self, pacing: &mut Pacing) -> Result<(), Early> {
         loop {
             self.go_on()?;
-            let now = Nanos::from(begun.elapsed());
+            let now = Nanos::from(pacing.begun.elapsed());
             let bits = self.control.pace.load(Ordering::Relaxed);
             // The pacer's 0 is no limit.
             let rate = if bits == u64::MAX { 0 } else { bits };
-            if bits > 0 && rate != pacer.rate() {
-                *pacer = Pacer::new(rate, now);
+            if bits > 0 && rate != pacing.pacer.rate() {
+                pacing.pacer = Pacer::new(rate, now);
             }
-            let due = pacer.due();
+            let due = pacing.pacer.due();
             if bits > 0 && due <= now {
                 return Ok(());
             }
@@ -357,6 +369,27 @@ impl Sending {
     }
 }
 
+/// When the next bytes may be sent.
+struct Pacing {
+    pacer: Pacer,
+    begun: Instant,
+}
+
+impl Pacing {
+    fn new() -> Self {
+        Self { pacer: Pacer::new(0, Nanos(0)), begun: Instant::now() }
+    }
+}
+
+/// Asks the reading thread for something.
+fn ask(wanted: &Sender<Wanted>, what: Wanted) -> Result<(), Early> {
+    wanted.send(what).map_err(|_| Early::Failed("the thread that reads the scan has ended".into()))
+}
+
+fn out_of_turn() -> Early {
+    Early::Failed("a bug in this program: the thread that reads said what was not asked".into())
+}
+
 /// What comes from the other host.
 #[derive(PartialEq, Eq)]
 enum Heard {
@@ -389,43 +422,4 @@ fn connect(request: &TransferRequest) -> Result<TcpStream, Early> {
         }
     }
     Err(why)
-}
-
-/// The reading thread. It ends when nobody takes what it reads.
-fn read(disks: &[PathBuf], scan: &str, told: &Receiver<(u64, u64)>, to: &SyncSender<FromDisks>) {
-    // Whoever has gone needs no answer.
-    let _ = to.send(match read_range(disks, scan, told, to) {
-        Ok(has_gaps) => FromDisks::End { has_gaps },
-        Err(why) => FromDisks::Failed(split(&why).0.to_owned()),
-    });
-}
-
-fn read_range(
-    disks: &[PathBuf],
-    scan: &str,
-    told: &Receiver<(u64, u64)>,
-    to: &SyncSender<FromDisks>,
-) -> Result<bool, String> {
-    let gone = || "nobody takes what is read".to_owned();
-    let recording = Recording::open(disks, scan).map_err(|error| error.to_string())?;
-    // Fill in place of what is only on it would stay at the other end.
-    if let Some(disk) = recording.silent_disks().next() {
-        return Err(format!("{} does not respond", disk.display()));
-    }
-    if recording.datastreams.len() != 1 {
-        return Err(format!(
-            "the scan has {} datastreams, and only a scan of one can be sent as one file",
-            recording.datastreams.len()
-        ));
-    }
-    let mut reader = recording.range_reader(0, HELD_PIECES).map_err(|error| error.to_string())?;
-    to.send(FromDisks::Opened(reader.layout().bytes())).map_err(|_| gone())?;
-    let (from, end) = told.recv().map_err(|_| gone())?;
-    reader.seek(from, end);
-    while let Some(piece) = reader.next_piece().map_err(|error| error.to_string())? {
-        to.send(FromDisks::Piece(piece)).map_err(|_| gone())?;
-    }
-    // That a FlexBuff's own scan has no index, and so no known end, is no gap.
-    let is_foreign = recording.state == State::Unindexed;
-    Ok(reader.layout().gaps.iter().any(|gap| !is_foreign || gap.lack != Lack::OpenEnd))
 }

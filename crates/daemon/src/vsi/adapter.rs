@@ -4,6 +4,7 @@
 //! input uses any of the ports, the first idle one listens on them. The rate of the mode is reserved, and a size of the socket buffer is
 //! requested; sizes of chunks, and numbers of threads, are those of the configuration.
 
+use super::arrivals::{ArrivalOptions, Arrivals};
 use super::inspect;
 use super::sending;
 use super::shared::VsiStation;
@@ -14,12 +15,12 @@ use skyhaul::io::lock::lock;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, State, scan_summary};
 use skyhaul_core::station::{
     DiskCondition, InputStatus, RecordingOutcome, RecordingOverrides, RecordingState, RecordingStatus,
-    StartRequest, StationRefusal, StationRequest, StationSnapshot, TransferId, TransferRequest,
+    StartRequest, StationRefusal, StationRequest, StationSnapshot, TransferForm, TransferId, TransferRequest,
     TransferState,
 };
 use skyhaul_core::vsi::{
-    VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort, VsiRecordOptions,
-    VsiRecording, VsiScan, VsiView,
+    VsiAcceptOptions, VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome, VsiPort,
+    VsiRecordOptions, VsiRecording, VsiScan, VsiSource, VsiView,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -45,6 +46,7 @@ pub struct StationAdapter {
     service: Arc<StationService>,
     shared: Arc<Shared>,
     inspections: Arc<Semaphore>,
+    arrivals: Arc<Arrivals>,
     catalog: Option<JoinHandle<()>>,
 }
 
@@ -87,11 +89,15 @@ struct KnownScan {
 }
 
 impl StationAdapter {
-    /// Shows a station to VSI-S. `program` is its name and version.
+    /// Shows a station to VSI-S. `program` is its name and version; `arrivals` says where data of other hosts may arrive.
     ///
     /// # Errors
     /// A thread that cannot be started.
-    pub fn new(service: Arc<StationService>, program: &str) -> io::Result<Arc<Self>> {
+    pub fn new(
+        service: Arc<StationService>,
+        program: &str,
+        arrivals: ArrivalOptions,
+    ) -> io::Result<Arc<Self>> {
         let snapshot = service.snapshot();
         let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let default_ports = snapshot.inputs.first().map(ports).unwrap_or_default();
@@ -109,19 +115,22 @@ impl StationAdapter {
             .name("station-catalog".into())
             .spawn(move || reading.keep_catalog())?;
         let inspections = Arc::new(Semaphore::new(MAX_INSPECTIONS));
-        Ok(Arc::new(Self { service, shared, inspections, catalog: Some(catalog) }))
+        let arrivals = Arc::new(Arrivals::new(arrivals));
+        Ok(Arc::new(Self { service, shared, inspections, arrivals, catalog: Some(catalog) }))
     }
 
     async fn start(&self, options: VsiRecordOptions) -> VsiOutcome {
         let inputs = self.service.snapshot().inputs;
-        let (input, ports) = match input(&inputs, &options.ports) {
+        let (input, ports) = match input(&inputs, &options.ports, options.by_tcp) {
             Ok((input, ports)) => (input.to_owned(), ports),
             Err((code, why)) => return VsiOutcome::Failed(code, why),
         };
         let overrides = RecordingOverrides {
-            rate_bits: options.bits_per_second.map(|bits| bits.ceil() as u64),
+            // A connection waits for slow disks; nothing is lost.
+            rate_bits: options.bits_per_second.filter(|_| !options.by_tcp).map(|bits| bits.ceil() as u64),
             socket_bytes: options.socket_bytes.filter(|bytes| *bytes > 0),
             ports,
+            by_tcp: options.by_tcp,
             ..RecordingOverrides::default()
         };
         {
@@ -158,7 +167,12 @@ impl StationAdapter {
     }
 
     async fn connect(&self, options: VsiConnectOptions) -> VsiOutcome {
-        let request = TransferRequest { scan: options.label, host: options.host, port: options.port };
+        let form = match options.source {
+            VsiSource::Scan => TransferForm::Scan,
+            VsiSource::File => TransferForm::File,
+            VsiSource::Chunks => TransferForm::Chunks,
+        };
+        let request = TransferRequest { scan: options.label, form, host: options.host, port: options.port };
         match self.service.connect(request).await {
             Ok(transfer) => {
                 let mut state = lock(&self.shared.state);
@@ -190,6 +204,19 @@ impl StationAdapter {
         }
     }
 
+    /// Does something that may wait for disks, on a thread of its own.
+    async fn on_thread(&self, run: impl FnOnce() -> VsiOutcome + Send + 'static) -> VsiOutcome {
+        tokio::task::spawn_blocking(run)
+            .await
+            .unwrap_or_else(|_| VsiOutcome::Failed(VsiCode::Failed, "a bug in this program ended it".into()))
+    }
+
+    async fn accept(&self, options: VsiAcceptOptions) -> VsiOutcome {
+        let (arrivals, service) = (Arc::clone(&self.arrivals), Arc::clone(&self.service));
+        let is_recorded = move |name: &str| service.snapshot().recordings.iter().any(|of| of.name == name);
+        self.on_thread(move || arrivals.accept(&options, is_recorded)).await
+    }
+
     async fn inspect(&self, label: String) -> VsiOutcome {
         let Ok(place) = Arc::clone(&self.inspections).acquire_owned().await else {
             return VsiOutcome::Failed(VsiCode::Busy, "the service is shutting down".into());
@@ -208,17 +235,19 @@ impl StationAdapter {
 
 impl VsiStation for StationAdapter {
     fn view(&self) -> Arc<VsiView> {
-        let snapshot = self.service.snapshot();
+        let (snapshot, arrivals) = (self.service.snapshot(), self.arrivals.view());
         let mut state = lock(&self.shared.state);
         if let Some(last) = &state.last
             && last.snapshot == snapshot
             && Arc::ptr_eq(&last.catalog, &state.catalog)
             && last.names_changed == state.names_changed
+            && last.view.arrivals == arrivals
         {
             return Arc::clone(&last.view);
         }
         let mut view = view(&self.shared.about, &snapshot, &state.catalog, &state.names);
         view.transfers = sending::transfers(&snapshot.transfers, &state.transfers);
+        view.arrivals = arrivals;
         let view = Arc::new(view);
         let (catalog, names_changed) = (Arc::clone(&state.catalog), state.names_changed);
         state.last = Some(LastView { snapshot, catalog, names_changed, view: Arc::clone(&view) });
@@ -238,6 +267,11 @@ impl VsiStation for StationAdapter {
             VsiAction::Disconnect { id } => {
                 let stop = |transfer| StationRequest::Disconnect { transfer };
                 self.ask_of_transfer(id, stop, VsiOutcome::Stopped).await
+            }
+            VsiAction::Accept(options) => self.accept(*options).await,
+            VsiAction::EndArrival { id } => {
+                let arrivals = Arc::clone(&self.arrivals);
+                self.on_thread(move || arrivals.end(id)).await
             }
         }
     }
@@ -376,6 +410,7 @@ fn ports(input: &InputStatus) -> Vec<VsiPort> {
 fn input<'a>(
     inputs: &'a [InputStatus],
     wanted: &[VsiPort],
+    by_tcp: bool,
 ) -> Result<(&'a str, Vec<u16>), (VsiCode, String)> {
     if wanted.is_empty() {
         return Ok(("", Vec::new()));
@@ -395,11 +430,11 @@ fn input<'a>(
         let ports = ports(input);
         ports.len() == wanted.len() && wanted.iter().all(|wanted| is_among(&ports, wanted))
     };
-    if let Some(input) = inputs.iter().find(is_meant) {
+    if let Some(input) = inputs.iter().find(|input| !by_tcp && is_meant(input)) {
         return Ok((input.name.as_str(), Vec::new()));
     }
     let all: Vec<VsiPort> = inputs.iter().flat_map(ports).collect();
-    let is_free = wanted.iter().all(|wanted| !all.iter().any(|port| port.port == wanted.port));
+    let is_free = by_tcp || wanted.iter().all(|wanted| !all.iter().any(|port| port.port == wanted.port));
     // An address is that of the configuration: its interface and its group.
     let is_possible = is_free && wanted.iter().all(|wanted| wanted.host.is_empty());
     if let Some(idle) = inputs.iter().find(|input| is_possible && input.recording.is_none()) {

@@ -34,7 +34,9 @@ impl VsiStation for TestStation {
             VsiAction::Inspect { .. }
             | VsiAction::Connect(_)
             | VsiAction::Send { .. }
-            | VsiAction::Disconnect { .. } => unreachable!("no test asks for it"),
+            | VsiAction::Disconnect { .. }
+            | VsiAction::Accept(_)
+            | VsiAction::EndArrival { .. } => unreachable!("no test asks for it"),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod alarms;
 mod delivery;
 mod destination;
+mod dialogue;
 mod etransfer;
 mod fleet;
 mod http;
@@ -17,11 +18,10 @@ pub(super) use peers::PeersConfig;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use key::{Key, line};
-use skyhaul::core::balance::{AllowList, Prefix};
+use skyhaul::core::balance::Prefix;
 use skyhaul::core::hint::Hint;
 use skyhaul::core::observation::delivery::MAX_DELIVERIES;
 use skyhaul::core::station::{DiskConfig, InputConfig, StationConfig, is_scan_name};
-use skyhaul::core::vsi::VsiDialect;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::{SETTINGS, read_small_text};
 use skyhaul::io::quantity::{Rate, Size};
@@ -31,7 +31,7 @@ use skyhaul::wire::Format;
 use skyhaul_daemon::etransfer::EtransferOptions;
 use skyhaul_daemon::fleet::FleetSetup;
 use skyhaul_daemon::station::{AlarmSetup, ScheduleSetup, StationSetup};
-use skyhaul_daemon::vsi::{DEFAULT_MARK6_PORT, DEFAULT_PORT as VSI_PORT, VsiOptions};
+use skyhaul_daemon::vsi::{ArrivalOptions, VsiOptions};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -62,6 +62,8 @@ pub(super) struct ServeConfig {
     /// Whether the Adler-32 of closed recordings is computed.
     pub(super) adler32: bool,
     pub(super) vsi: Option<VsiOptions>,
+    /// Who may send data to what VSI-S opens, and where they arrive.
+    pub(super) arrivals: ArrivalOptions,
     pub(super) mark6: Option<VsiOptions>,
     pub(super) http: Option<HttpConfig>,
     pub(super) peers: Option<PeersConfig>,
@@ -111,6 +113,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
         token_file: None,
         adler32: true,
         vsi: None,
+        arrivals: ArrivalOptions::default(),
         mark6: None,
         http: None,
         peers: None,
@@ -125,6 +128,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             quality: Some(QualityOptions::default()),
             schedule: ScheduleSetup::default(),
             destinations: Vec::new(),
+            files: Vec::new(),
             alarms: AlarmSetup::default(),
         },
     };
@@ -134,8 +138,12 @@ fn parse(text: &str) -> Result<ServeConfig> {
         match entry.key {
             "listen" => config.listen = entry.parse()?,
             "token_file" => config.token_file = Some(entry.string()?.into()),
-            "vsi" => config.vsi = Some(entry.dialogue_port(VsiDialect::FlexBuff)?),
-            "mark6" => config.mark6 = Some(entry.dialogue_port(VsiDialect::Mark6)?),
+            "vsi" => {
+                let (vsi, arrivals) = entry.vsi()?;
+                setup.files.clone_from(&arrivals.files);
+                (config.vsi, config.arrivals) = (Some(vsi), arrivals);
+            }
+            "mark6" => config.mark6 = Some(entry.mark6()?),
             "adler32" => config.adler32 = entry.flag()?,
             "alarms" => setup.alarms = entry.alarms()?,
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
@@ -165,6 +173,8 @@ fn parse(text: &str) -> Result<ServeConfig> {
         config.peers = Some(Key { text, key: "peers", value }.peers(config.http.as_ref())?);
     }
     check(&mut config.setup)?;
+    config.arrivals.disks.clone_from(&config.setup.disks);
+    config.arrivals.reserve_bytes = config.setup.reserve_bytes;
     if let Some(value) = table.get_ref().get("fleet") {
         config.fleet = Some(Key { text, key: "fleet", value }.fleet(&config.setup, config.http.is_some())?);
     }
@@ -236,28 +246,6 @@ impl Key<'_> {
         setup.disks.push(path.into());
         setup.config.disks.push(DiskConfig { path: path.to_owned(), rate_bits });
         Ok(())
-    }
-
-    /// The port of VSI-S, or that of a Mark 6.
-    fn dialogue_port(&self, dialect: VsiDialect) -> Result<VsiOptions> {
-        let port = match dialect {
-            VsiDialect::FlexBuff => VSI_PORT,
-            VsiDialect::Mark6 => DEFAULT_MARK6_PORT,
-        };
-        let mut listen = (Ipv4Addr::LOCALHOST, port).into();
-        let mut allow = this_host();
-        for entry in self.entries()? {
-            match entry.key {
-                "listen" => listen = entry.parse()?,
-                "allow" => allow = entry.networks()?,
-                _ => {
-                    return Err(
-                        entry.wrong(format_args!("unknown key{}", Hint("the keys are allow, listen")))
-                    );
-                }
-            }
-        }
-        Ok(VsiOptions { listen, allow: AllowList::of(&allow), dialect })
     }
 
     /// `true`, `false`, or a table with what every channel must have.

@@ -4,7 +4,7 @@ use crate::placement::Nanos;
 use crate::vsi::errors::VsiErrors;
 use crate::vsi::line::VsiRequest;
 use crate::vsi::reply::{VsiCode, VsiDialect, VsiReply};
-use crate::vsi::runtime::{Transferring, VsiRuntime};
+use crate::vsi::runtime::{Arriving, Transferring, VsiRuntime};
 use crate::vsi::view::{VsiAction, VsiView};
 
 /// Number of an error in `error?`: a recording could not begin.
@@ -42,6 +42,8 @@ pub(in crate::vsi) enum Pending {
     Connect(Transferring),
     Send((u64, u64)),
     Disconnect,
+    Accept(Arriving),
+    EndArrival,
 }
 
 /// A request that is refused: the code, and why.
@@ -89,13 +91,42 @@ impl Context<'_> {
 
     /// Settings of a recording cannot be changed while it runs.
     pub(super) fn idle_only(&self) -> Result<(), Refused> {
-        match self.runtime.running(self.view) {
+        match self.runtime.running(self.view).filter(|_| !self.runtime.is_stopping) {
             None => Ok(()),
             Some(recording) => {
                 let why = format!("recording {}", recording.label);
                 Err(Refused(VsiCode::Conflict, why))
             }
         }
+    }
+
+    /// A runtime does one thing at a time.
+    pub(super) fn free_only(&self) -> Result<(), Refused> {
+        self.idle_only()?;
+        if let Some(transfer) = self.runtime.transferring(self.view) {
+            return Err(Refused(VsiCode::Conflict, format!("sending {} already", transfer.label)));
+        }
+        if let Some((arriving, _)) = self.runtime.arriving(self.view) {
+            return Err(Refused(VsiCode::Conflict, format!("{} is open already", arriving.keyword)));
+        }
+        Ok(())
+    }
+
+    /// Data go to and come from other hosts by TCP.
+    pub(super) fn tcp_only(&self) -> Result<(), Refused> {
+        match self.runtime.protocol {
+            "tcp" => Ok(()),
+            other => {
+                let why = format!("data are sent by tcp, {other} is not implemented: net_protocol=tcp");
+                Err(Refused(VsiCode::NotImplemented, why))
+            }
+        }
+    }
+
+    /// A number for a recording, a transfer or an arrival.
+    pub(super) fn number(&mut self) -> u64 {
+        *self.next_recording += 1;
+        *self.next_recording - 1
     }
 }
 

@@ -83,18 +83,15 @@ fn on(context: &mut Context<'_>) -> Stepped {
 
 /// Begins the recording of this label, if nothing is in its way.
 pub(super) fn begin(context: &mut Context<'_>, base: Result<String, Refused>) -> Stepped {
-    context.idle_only()?;
-    if let Some(transfer) = context.runtime.transferring(context.view) {
-        return Err(Refused(VsiCode::Conflict, format!("this runtime is sending {}", transfer.label)));
-    }
+    context.free_only()?;
     let base = base?;
     let protocol = context.runtime.protocol;
-    if !["udpsnor", "udps", "vtp", "pudp"].contains(&protocol) {
-        let why = format!("{protocol} is not recorded here, set net_protocol to udpsnor, udps, vtp or pudp");
+    if !["udpsnor", "udps", "vtp", "pudp", "tcp"].contains(&protocol) {
+        let why =
+            format!("{protocol} is not recorded here, set net_protocol to udpsnor, udps, vtp, pudp or tcp");
         return Err(Refused(VsiCode::Conflict, why));
     }
-    let id = *context.next_recording;
-    *context.next_recording += 1;
+    let id = context.number();
     start(context, Starting { id, base, variant: 0 })
 }
 
@@ -150,7 +147,7 @@ pub(super) fn started(context: &mut Context<'_>, starting: Starting, outcome: Op
         Some(_) => return Err(unexpected()),
     };
     let runtime = &mut *context.runtime;
-    runtime.recording = Some(starting.id);
+    (runtime.recording, runtime.is_stopping) = (Some(starting.id), false);
     runtime.last = Some((starting.id, starting.label()));
     runtime.measured = Some((starting.id, context.now, [0; 2]));
     Ok(Step::Reply(context.reply(code)))
@@ -175,9 +172,36 @@ pub(super) fn stopped(context: &mut Context<'_>, outcome: Option<VsiOutcome>) ->
             context.done()
         }
         // The disks are still writing.
-        None => Ok(Step::Reply(context.reply(VsiCode::Started))),
+        None => {
+            context.runtime.is_stopping = true;
+            Ok(Step::Reply(context.reply(VsiCode::Started)))
+        }
         Some(VsiOutcome::Failed(code, why)) => Err(Refused(code, why)),
         Some(_) => Err(unexpected()),
+    }
+}
+
+/// `net2disk`: a recording of what comes by TCP, as m5copy begins it on a Mark 5.
+pub(super) fn net2disk(context: &mut Context<'_>) -> Stepped {
+    if context.request.query {
+        let (view, reply) = (context.view, context.reply(VsiCode::Done));
+        return Ok(Step::Reply(match context.runtime.running(view) {
+            Some(recording) => {
+                let number = view.scan_number(&recording.label).map_or(view.scans.len(), |at| at) + 1;
+                let reply = reply.field("active").field(number).field(&recording.label);
+                reply.field(recording.counts.received_bytes)
+            }
+            None => reply.field("inactive"),
+        }));
+    }
+    match context.request.word(0).as_str() {
+        "open" => {
+            context.tcp_only()?;
+            begin(context, label(context.request.field(1), "", ""))
+        }
+        "close" => off(context),
+        "" => Err(parameter("expected open or close")),
+        other => Err(Refused(VsiCode::NotImplemented, format!("net2disk has no {other}"))),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Queries of what the station is, has and does.
 
-use super::context::{Context, Step, Stepped};
+use super::context::{Context, Refused, Step, Stepped};
 use super::numbers::{rate, significant, unix_time, vex_time};
+use super::transfer;
 use crate::placement::Nanos;
 use crate::vsi::reply::VsiCode;
-use crate::vsi::view::{VsiCounts, VsiDisk, VsiRecording};
+use crate::vsi::view::{VsiCounts, VsiDisk, VsiRecording, VsiSource, VsiTransferState};
 
 /// Bits of `status?`.
 mod bits {
@@ -23,20 +24,19 @@ const PROGRAM: &str = "jive5ab-compatible";
 const COMMAND_SET: &str = "3.1.0";
 /// What `tstat` calls a recording.
 const RECORDING: &str = "vbsrecord";
-/// What it calls a transfer.
-const TRANSFER: &str = "disk2net";
 
 pub(super) fn status(context: &mut Context<'_>) -> Stepped {
     context.query_only()?;
     let view = context.view;
     let running = context.runtime.running(view);
     let sends = context.runtime.transferring(view).is_some();
+    let receives = context.runtime.arriving(view).is_some();
     let has_room = view.selected(&context.runtime.disks).any(|disk| disk.free_bytes > 0);
     let pending = context.errors.peek();
     let word = [
         (view.is_ready, bits::READY),
         (pending.is_some(), bits::ERROR_PENDING),
-        (view.is_active || running.is_some() || sends, bits::BUSY),
+        (view.is_active || running.is_some() || sends || receives, bits::BUSY),
         (running.is_some(), bits::RECORDING),
         (!has_room, bits::FULL),
         (running.is_some_and(|recording| recording.counts.discarded_bytes > 0), bits::LOSING),
@@ -113,16 +113,18 @@ fn statistics(text: &str, counts: &VsiCounts, now: Nanos) -> String {
 
 pub(super) fn tstat(context: &mut Context<'_>) -> Stepped {
     let reply = context.reply(VsiCode::Done);
-    let (id, name, steps) =
-        match (context.runtime.running(context.view), context.runtime.transferring(context.view)) {
-            (Some(VsiRecording { id, counts, .. }), _) => {
-                (*id, RECORDING, [("receive", counts.received_bytes), ("record", counts.recorded_bytes)])
-            }
-            (None, Some(sending)) => {
-                (sending.id, TRANSFER, [("read", sending.read_bytes), ("send", sending.sent_bytes)])
-            }
-            (None, None) => return Ok(Step::Reply(reply.field("0.0").field("no_transfer"))),
-        };
+    let (runtime, view) = (&*context.runtime, context.view);
+    let (id, name, steps) = if let Some(VsiRecording { id, counts, .. }) = runtime.running(view) {
+        (*id, RECORDING, [("receive", counts.received_bytes), ("record", counts.recorded_bytes)])
+    } else if let (Some(sending), Some(held)) = (runtime.transferring(view), &runtime.transfer) {
+        let name = transfer::keyword(held.source);
+        (sending.id, name, [("read", sending.read_bytes), ("send", sending.sent_bytes)])
+    } else if let Some((held, arrival)) = runtime.arriving(view) {
+        (held.id, held.keyword, [("receive", arrival.written_bytes), ("write", arrival.written_bytes)])
+    } else {
+        failed_chunks(context)?;
+        return Ok(Step::Reply(reply.field("0.0").field("no_transfer")));
+    };
     let counts = steps.map(|(_, bytes)| bytes);
     if !context.request.query {
         let reply = reply.field(unix_time(context.now)).field(name);
@@ -140,6 +142,21 @@ pub(super) fn tstat(context: &mut Context<'_>) -> Stepped {
         format!("{name} {}", rate(per_second))
     });
     Ok(Step::Reply(reply.fields(rates)))
+}
+
+/// Refuses once after chunks could not be sent. m5copy has no other sign of it: it asks until nothing is sent, and takes that for success.
+fn failed_chunks(context: &mut Context<'_>) -> Result<(), Refused> {
+    let held = context.runtime.transfer.as_mut();
+    let Some(held) = held.filter(|held| held.source == VsiSource::Chunks && !held.is_shown) else {
+        return Ok(());
+    };
+    let ended = context.view.transfer(held.id).filter(|of| of.state == VsiTransferState::Ended);
+    let Some(ended) = ended else { return Ok(()) };
+    held.is_shown = true;
+    match &ended.failure {
+        Some(why) => Err(Refused(VsiCode::Failed, format!("{} was not sent, {why}", ended.label))),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn rtime(context: &mut Context<'_>) -> Stepped {

@@ -1,8 +1,9 @@
-//! `disk2net`: the selected scan, or a range of it, to a host that listens on the port of `net_port`.
+//! `disk2net` and `file2net`: the selected scan or a file, or a range of it, to a host that listens on the port of `net_port`.
 //!
 //! | request | does |
 //! |---|---|
 //! | `disk2net = connect : host` | opens the selected scan, and connects; answered with 1 at once |
+//! | `file2net = connect : host : path` | the same with a file |
 //! | `disk2net?` | `connected`, `active` or `inactive`, the host, the first byte, the next one to be sent, one past the last |
 //! | `disk2net = on [: start [: end]]` | sends; `+n` counts from what `scan_set` selected, and of the end from the start |
 //! | `disk2net = disconnect` | ends it |
@@ -15,28 +16,54 @@ use super::context::{Context, Pending, Refused, Step, Stepped, parameter, unexpe
 use crate::vsi::mode::digits;
 use crate::vsi::reply::VsiCode;
 use crate::vsi::runtime::{DEFAULT_DATA_PORT, Transferring};
-use crate::vsi::view::{VsiAction, VsiConnectOptions, VsiOutcome, VsiTransfer, VsiTransferState};
+use crate::vsi::view::{VsiAction, VsiConnectOptions, VsiOutcome, VsiSource, VsiTransfer, VsiTransferState};
 
 /// Maximum length of the name of a host.
 const MAX_HOST_BYTES: usize = 253;
 
-pub(super) fn disk2net(context: &mut Context<'_>) -> Stepped {
-    if context.request.query {
-        return query(context);
-    }
-    match context.request.word(0).as_str() {
-        "connect" => connect(context),
-        "on" => on(context),
-        "disconnect" => disconnect(context),
-        "" => Err(parameter("expected connect, on or disconnect")),
-        other => Err(Refused(VsiCode::NotImplemented, format!("disk2net has no {other}"))),
+/// What the command of a transfer sends.
+pub(super) fn keyword(source: VsiSource) -> &'static str {
+    match source {
+        VsiSource::Scan => "disk2net",
+        VsiSource::File => "file2net",
+        VsiSource::Chunks => "vbs2net",
     }
 }
 
-fn query(context: &mut Context<'_>) -> Stepped {
+/// `disk2net` or `file2net`.
+pub(super) fn as_one_file(context: &mut Context<'_>, source: VsiSource) -> Stepped {
+    if context.request.query {
+        return query(context, source);
+    }
+    match context.request.word(0).as_str() {
+        "connect" => {
+            let host = context.request.field(1).to_owned();
+            let (label, range) = match source {
+                VsiSource::File => (context.request.field(2).to_owned(), (0, None)),
+                VsiSource::Scan | VsiSource::Chunks => selected(context)?,
+            };
+            connect(context, &host, label, source, range)
+        }
+        "on" => on(context),
+        "disconnect" => disconnect(context),
+        "" => Err(parameter("expected connect, on or disconnect")),
+        other => Err(Refused(VsiCode::NotImplemented, format!("{} has no {other}", context.request.keyword))),
+    }
+}
+
+/// The label of the selected scan, and the range of it.
+fn selected(context: &Context<'_>) -> Result<(String, (u64, Option<u64>)), Refused> {
+    let selected = &context.runtime.selected;
+    match selected.label.as_str() {
+        "" => Err(Refused(VsiCode::Failed, "no scan is selected, use scan_set".into())),
+        label => Ok((label.to_owned(), (selected.start, selected.end))),
+    }
+}
+
+fn query(context: &mut Context<'_>, source: VsiSource) -> Stepped {
     let reply = context.reply(VsiCode::Done);
     let view = context.view;
-    let known = context.runtime.transfer.as_mut();
+    let known = context.runtime.transfer.as_mut().filter(|held| held.source == source);
     let known = known.and_then(|held| Some((view.transfer(held.id)?, held)));
     let Some((transfer, held)) = known else { return Ok(Step::Reply(reply.field("inactive"))) };
     let (from, to) = held.range;
@@ -60,34 +87,33 @@ fn next_byte(transfer: &VsiTransfer, from: u64, to: u64) -> u64 {
     from.saturating_add(transfer.sent_bytes).min(to.saturating_sub(1)).max(from.min(to))
 }
 
-fn connect(context: &mut Context<'_>) -> Stepped {
-    context.idle_only()?;
-    let (runtime, host) = (&*context.runtime, context.request.field(1));
-    if let Some(transfer) = runtime.transferring(context.view) {
-        return Err(Refused(VsiCode::Conflict, format!("sending {} already", transfer.label)));
-    }
-    if runtime.protocol != "tcp" {
-        let why = format!("scans are sent by tcp, {} is not implemented: net_protocol=tcp", runtime.protocol);
-        return Err(Refused(VsiCode::NotImplemented, why));
-    }
+/// Begins a transfer to `host`: of a range, or to the end.
+pub(super) fn connect(
+    context: &mut Context<'_>,
+    host: &str,
+    label: String,
+    source: VsiSource,
+    (start, end): (u64, Option<u64>),
+) -> Stepped {
+    context.free_only()?;
+    context.tcp_only()?;
+    let runtime = &*context.runtime;
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if host.is_empty() || host.len() > MAX_HOST_BYTES || !host.bytes().all(legal) {
         return Err(parameter("expected the name or address of a host"));
     }
-    let selected = &runtime.selected;
-    if selected.label.is_empty() {
-        return Err(Refused(VsiCode::Failed, "no scan is selected, use scan_set".into()));
+    if label.is_empty() {
+        return Err(parameter("expected what is to be sent"));
     }
     let port = match &runtime.ports[..] {
         [] => DEFAULT_DATA_PORT,
         [port] => port.port,
-        _ => return Err(parameter("a scan is sent to one port, give one to net_port")),
+        _ => return Err(parameter("data are sent to one port, give one to net_port")),
     };
-    let id = *context.next_recording;
-    *context.next_recording += 1;
-    let options = VsiConnectOptions { id, label: selected.label.clone(), host: host.to_owned(), port };
-    let range = (selected.start, selected.end.unwrap_or(selected.start));
-    let held = Transferring { id, range, to_end: selected.end.is_none(), ..Transferring::default() };
+    let id = context.number();
+    let options = VsiConnectOptions { id, label, source, host: host.to_owned(), port };
+    let (range, to_end) = ((start, end.unwrap_or(start)), end.is_none());
+    let held = Transferring { id, source, range, to_end, ..Transferring::default() };
     Ok(Step::Act(VsiAction::Connect(Box::new(options)), Pending::Connect(held)))
 }
 
@@ -99,9 +125,14 @@ pub(super) fn connecting(
     match outcome {
         // The connection is made while the client asks whether it stands.
         Some(VsiOutcome::Started) | None => {
+            let code = match held.source {
+                VsiSource::Scan => VsiCode::Started,
+                // m5copy takes nothing but 0 for these.
+                VsiSource::File | VsiSource::Chunks => VsiCode::Done,
+            };
             context.runtime.transfer = Some(held);
             context.runtime.measured = None;
-            Ok(Step::Reply(context.reply(VsiCode::Started)))
+            Ok(Step::Reply(context.reply(code)))
         }
         Some(VsiOutcome::Failed(code, why)) => Err(Refused(code, why)),
         Some(_) => Err(unexpected()),

@@ -1,0 +1,272 @@
+//! Data of other hosts that arrive for dialogues: files (`net2file`), and chunks of scans (`net2vbs`).
+//!
+//! ```text
+//!   Accept ─▶ listener ─ connection ─▶ thread ─ turns at the disk ─▶ file, or DISK/SCAN/SCAN.00000007
+//!                └── EndArrival: no new connection, what runs ends, everything is on the disk
+//! ```
+//!
+//! Neither protocol has a digest, and a file's has no length: what a connection brought until it ended counts. A chunk has its name only when
+//! all of it is on the disk. Writers wait for their turn at the disk, so that recordings go first; the other host is slowed by its
+//! connection.
+//!
+//! Limits: [`MAX_ARRIVALS`] open; [`MAX_CONNECTIONS`] connections of each; [`SILENCE`] without a byte.
+
+mod chunks;
+mod file;
+mod peer;
+#[cfg(test)]
+mod tests;
+
+use skyhaul::io::lock::lock;
+use skyhaul::io::say;
+use skyhaul::io::tcp::door::Door;
+use skyhaul_core::balance::AllowList;
+use skyhaul_core::hint::split;
+use skyhaul_core::vsi::{VsiAcceptOptions, VsiAccepted, VsiArrival, VsiCode, VsiOutcome, VsiPort};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Maximum number of arrivals that are open.
+const MAX_ARRIVALS: usize = 16;
+/// Arrivals that are remembered.
+const MAX_REMEMBERED: usize = 64;
+/// Connections of one arrival.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a connection may bring nothing.
+const SILENCE: Duration = Duration::from_secs(600);
+/// How often what waits looks whether it is to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Where data of other hosts may arrive.
+#[derive(Clone, Debug, Default)]
+pub struct ArrivalOptions {
+    /// Directories of the disks, for chunks.
+    pub disks: Vec<PathBuf>,
+    /// Bytes that remain free on each disk.
+    pub reserve_bytes: u64,
+    /// Directories below which files may be written.
+    pub files: Vec<PathBuf>,
+    /// Who may connect.
+    pub from: AllowList,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    options: ArrivalOptions,
+    all: Mutex<BTreeMap<u64, Arc<Arrival>>>,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+pub(super) struct Arrival {
+    is_open: AtomicBool,
+    stop: AtomicBool,
+    /// Connections that are served.
+    serving: AtomicUsize,
+    written: AtomicU64,
+    failure: Mutex<Option<String>>,
+    listener: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Arrival {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn fail(&self, why: &str) {
+        say!("VSI-S: {why}");
+        *lock(&self.failure) = Some(why.to_owned());
+    }
+}
+
+/// A connection that is served: counted while it lasts.
+struct Serving(Arc<Arrival>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.serving.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What takes connections.
+trait Receiver: Send + Sync + 'static {
+    /// Receives what a connection brings.
+    ///
+    /// # Errors
+    /// Why not all of it was received or written.
+    fn receive(&self, stream: TcpStream, from: IpAddr, arrival: &Arc<Arrival>) -> Result<(), String>;
+
+    /// Whether it takes but one.
+    fn is_for_one(&self) -> bool;
+
+    /// No connection is served any more.
+    ///
+    /// # Errors
+    /// What was written may not be on the disk.
+    fn finish(&self) -> Result<(), String>;
+}
+
+fn failed(code: VsiCode, why: impl Into<String>) -> VsiOutcome {
+    let why: String = why.into();
+    VsiOutcome::Failed(code, split(&why).0.to_owned())
+}
+
+impl Arrivals {
+    pub(super) fn new(options: ArrivalOptions) -> Self {
+        Self { options, all: Mutex::default() }
+    }
+
+    /// As dialogues see them.
+    pub(super) fn view(&self) -> Vec<VsiArrival> {
+        let of = |(id, arrival): (&u64, &Arc<Arrival>)| VsiArrival {
+            id: *id,
+            is_open: arrival.is_open.load(Ordering::SeqCst),
+            written_bytes: arrival.written.load(Ordering::Relaxed),
+            failure: lock(&arrival.failure).clone(),
+        };
+        lock(&self.all).iter().map(of).collect()
+    }
+
+    /// Begins to listen. It may wait for disks.
+    ///
+    /// `is_recorded` says whether a scan is being recorded here.
+    pub(super) fn accept(
+        &self,
+        options: &VsiAcceptOptions,
+        is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> VsiOutcome {
+        let arrival = Arc::new(Arrival { is_open: AtomicBool::new(true), ..Arrival::default() });
+        {
+            let mut all = lock(&self.all);
+            let open = all.values().filter(|one| one.is_open.load(Ordering::SeqCst)).count();
+            if open >= MAX_ARRIVALS {
+                return failed(VsiCode::Busy, format!("{MAX_ARRIVALS} are open already"));
+            }
+            all.insert(options.id, Arc::clone(&arrival));
+            let ended =
+                |(id, one): (&u64, &Arc<Arrival>)| (!one.is_open.load(Ordering::SeqCst)).then_some(*id);
+            while all.len() > MAX_REMEMBERED
+                && let Some(oldest) = all.iter().find_map(ended)
+            {
+                all.remove(&oldest);
+            }
+        }
+        match self.begin(options, &arrival, is_recorded) {
+            Ok(present_bytes) => VsiOutcome::Accepting { present_bytes },
+            Err((code, why)) => {
+                arrival.is_open.store(false, Ordering::SeqCst);
+                failed(code, why)
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        options: &VsiAcceptOptions,
+        arrival: &Arc<Arrival>,
+        is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Result<u64, (VsiCode, String)> {
+        let code = |error: io::Error| (VsiCode::Failed, error.to_string());
+        let door = Door::open(address(&options.port).map_err(code)?).map_err(code)?;
+        let (receiver, present): (Arc<dyn Receiver>, u64) = match &options.what {
+            VsiAccepted::Chunks => {
+                let chunks =
+                    chunks::Chunks::open(&self.options.disks, self.options.reserve_bytes, is_recorded);
+                (Arc::new(chunks.map_err(|why| (VsiCode::Failed, why))?), 0)
+            }
+            VsiAccepted::File { path, existing } => {
+                let file = file::ArrivingFile::open(&self.options.files, path, *existing)?;
+                let present = file.present_bytes();
+                (Arc::new(file), present)
+            }
+        };
+        let (of, from) = (Arc::clone(arrival), self.options.from.clone());
+        let listen = move || listen(&door, &receiver, &from, &of);
+        let thread = std::thread::Builder::new().name("vsi-arrival".into()).spawn(listen).map_err(code)?;
+        *lock(&arrival.listener) = Some(thread);
+        Ok(present)
+    }
+
+    /// Ends one; it may wait for disks.
+    pub(super) fn end(&self, id: u64) -> VsiOutcome {
+        let Some(arrival) = lock(&self.all).get(&id).cloned() else {
+            return failed(VsiCode::Conflict, "it is not known any more");
+        };
+        arrival.stop.store(true, Ordering::SeqCst);
+        let listener = lock(&arrival.listener).take();
+        if let Some(listener) = listener {
+            // A panic was reported where it happened.
+            let _ = listener.join();
+        }
+        let failure = lock(&arrival.failure).clone();
+        failure.map_or(VsiOutcome::Stopped, |why| failed(VsiCode::Failed, why))
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        lock(&self.all).values().for_each(|arrival| arrival.stop.store(true, Ordering::SeqCst));
+    }
+}
+
+/// Where to listen.
+fn address(port: &VsiPort) -> io::Result<SocketAddr> {
+    if port.host.is_empty() {
+        return Ok((Ipv4Addr::UNSPECIFIED, port.port).into());
+    }
+    let unknown = || io::Error::other(format!("{} has no address", port.host));
+    (port.host.as_str(), port.port).to_socket_addrs()?.next().ok_or_else(unknown)
+}
+
+/// Takes connections until the arrival is closed, then waits for those that are served.
+fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: &Arc<Arrival>) {
+    let mut has_one = false;
+    while !arrival.is_stopped() {
+        let is_full = arrival.serving.load(Ordering::SeqCst) >= MAX_CONNECTIONS;
+        if is_full || (has_one && receiver.is_for_one()) {
+            std::thread::sleep(POLL_INTERVAL);
+            continue;
+        }
+        let (stream, peer) = match door.accept(POLL_INTERVAL) {
+            Ok(Some(came)) => came,
+            Ok(None) => continue,
+            Err(error) => {
+                arrival.fail(&format!("no connection can be taken: {error}"));
+                break;
+            }
+        };
+        if !from.admits(peer.ip()) {
+            arrival.fail(&format!("{} may not send data here", peer.ip()));
+            continue;
+        }
+        has_one = true;
+        arrival.serving.fetch_add(1, Ordering::SeqCst);
+        let (serving, receiver) = (Serving(Arc::clone(arrival)), Arc::clone(receiver));
+        let serve = move || {
+            if let Err(why) = receiver.receive(stream, peer.ip(), &serving.0) {
+                serving.0.fail(&why);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("vsi-arriving".into()).spawn(serve) {
+            arrival.fail(&format!("start a thread: {error}"));
+        }
+    }
+    while arrival.serving.load(Ordering::SeqCst) > 0 {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    if let Err(why) = receiver.finish() {
+        arrival.fail(&why);
+    }
+    arrival.is_open.store(false, Ordering::SeqCst);
+}
