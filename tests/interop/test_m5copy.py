@@ -1,7 +1,8 @@
-"""m5copy copies scans from `skyhaul serve` to jive5ab: both programs are real, and drive each other.
+"""m5copy copies scans and files between `skyhaul serve` and jive5ab, in both directions: all programs are real, and drive each other.
 
 Needs jive5ab 3.1.0 and its m5copy: `git clone https://github.com/jive-vlbi/jive5ab`, build it with CMake, and set SKYHAUL_JIVE5AB to the
-program and SKYHAUL_M5COPY to scripts/m5copy. What m5copy sends is replayed without them in crates/core/src/vsi/tests/m5copy-transfer.txt.
+program and SKYHAUL_M5COPY to scripts/m5copy. What m5copy sends is replayed without them in crates/core/src/vsi/tests/m5copy-transfer.txt and
+m5copy-arrival.txt, and what jive5ab sends in crates/daemon/src/vsi/arrivals/tests.rs.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import BINARY, free_port
@@ -158,3 +160,146 @@ def test_m5copy_copies_scans_resumes_them_and_tells_failures(peers):
     (peers.out / f"{LABELS[1]}.m5a").unlink()
     said = peers.m5copy(LABELS[1], "-udt", expect=1)
     assert "udt is not implemented" in said, said
+
+
+def station(directory, name):
+    """A station that takes chunks on its disks, and files below a directory."""
+    here = directory / name
+    disks = [here / f"disk{n}" for n in (0, 1)]
+    for path in (*disks, here / "files"):
+        path.mkdir(parents=True)
+    port = free_port()
+    text = f"[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:{port}'\nfiles = ['{here}/files']\n"
+    text += "".join(f"[[station.disk]]\npath = '{disk}'\n" for disk in disks)
+    text += f"[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{free_port()}']\nmemory = '64MiB'\n"
+    (here / "station.toml").write_text(text)
+    return port, disks, here
+
+
+def scan(disks, label):
+    """The bytes of all chunks of a scan."""
+    found = {path.name: path for disk in disks for path in disk.glob(f"{label}/{label}.????????")}
+    return b"".join(found[name].read_bytes() for name in sorted(found))
+
+
+DATA_PORTS = iter(range(21_000 + os.getpid() % 9_000, 32_000))
+
+
+def data_port():
+    """A port that no outgoing connection has: several m5copy at a time make many."""
+    for port in DATA_PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise AssertionError("no port is free")
+
+
+def run_m5copy(source, sink, *options):
+    words = [sys.executable, M5COPY, "-q", "-p", data_port(), *options, source, sink]
+    return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(name="three")
+def _three(tmp_path):
+    """Two stations; a jive5ab whose disks are mounted in a namespace of its own, since it knows no other disks."""
+    processes = []
+
+    def start(log, port, *words):
+        with log.open("wb") as said:
+            process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=log.parent)
+        processes.append(process)
+        wait_for_port(port, process, log)
+
+    stations = [station(tmp_path, name) for name in ("one", "two")]
+    for port, _, here in stations:
+        start(here / "log", port, BINARY, "serve", "--config", here / "station.toml")
+    jive, there = free_port(), tmp_path / "jive"
+    mounted = [there / f"disk{n}" for n in (0, 1)]
+    for path in (*mounted, there / "files"):
+        path.mkdir(parents=True)
+    if os.geteuid() == 0:
+        mounts = " && ".join(f"mount -t tmpfs -o size=200M {path.name} {path}" for path in mounted)
+        start(there / "log", jive, "unshare", "-m", "sh", "-c", f"{mounts} && exec {JIVE5AB} -m 2 -p {jive}")
+    else:
+        start(there / "log", jive, JIVE5AB, "-m", "2", "-p", jive)
+    yield stations, (jive, mounted, there / "files")
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    for process in processes:
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def test_m5copy_copies_to_a_station_and_between_stations(three):
+    ((one, disks, here), (two, disks_two, here_two)), (jive, mounted, files) = three
+    labels = [f"n26c3_mh_no000{n}" for n in (1, 2, 3)]
+    scans = {label: flexbuff(disks, label, 3, 10 * n) for n, label in enumerate(labels)}
+    end = time.monotonic() + 60
+    while not ask(one, f"scan_set={labels[2]}").startswith("!scan_set = 0"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    # One whole file, and one of which a part is there.
+    content = b"".join(frames(0, 2500, 77))
+    (files / "a.vdif").write_bytes(content)
+    (files / "b.vdif").write_bytes(content)
+    (here / "files" / "b.vdif").write_bytes(content[:12_345_679])
+    (here / "files" / "c.vdif").write_bytes(content)
+    host = "127.0.0.1"
+    copies = {
+        "chunks to a station": (f"vbs://{host}:{one}/n26c3_mh_*", f"vbs://{host}:{two}/"),
+        "a file to a station": (f"file://{host}:{jive}{files}/a.vdif", f"file://{host}:{one}{here}/files/"),
+        "the rest of a file": (f"file://{host}:{jive}{files}/b.vdif", f"file://{host}:{one}{here}/files/", "--resume"),
+        "a file from a station": (f"file://{host}:{one}{here}/files/c.vdif", f"file://{host}:{jive}{files}/"),
+        "a scan as a file": (f"vbs://{host}:{one}/{labels[0]}", f"file://{host}:{two}{here_two}/files/"),
+    }
+    with ThreadPoolExecutor() as several:
+        done = dict(zip(copies, several.map(lambda words: run_m5copy(*words), copies.values()), strict=True))
+    for what, of in done.items():
+        assert of.returncode == 0, f"{what}: {of.stdout}\n{of.stderr}"
+    for label, whole in scans.items():
+        assert scan(disks_two, label) == whole
+    assert [(here / "files" / f"{name}.vdif").read_bytes() == content for name in "ab"] == [True, True]
+    assert (files / "c.vdif").read_bytes() == content
+    assert (here_two / "files" / f"{labels[0]}.m5a").read_bytes() == scans[labels[0]]
+    # A file that is there: an error, unless it is to be ignored.
+    again = (f"file://{host}:{jive}{files}/a.vdif", f"file://{host}:{one}{here}/files/")
+    assert run_m5copy(*again).returncode != 0
+    assert run_m5copy(*again, "--ignore_existing").returncode == 0
+    # A recording of what comes by TCP: it has an index.
+    recorded = run_m5copy(f"file://{host}:{jive}{files}/a.vdif", f"vbs://{host}:{two}/n26c3_jv_no0001", "-mode", "VDIF_8000-2048-16-2")
+    assert recorded.returncode == 0, f"{recorded.stdout}\n{recorded.stderr}"
+    end = time.monotonic() + 60
+    while "!record ? 0 : off" not in ask(two, "record?") or scan(disks_two, "n26c3_jv_no0001") != content:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    # Damage at the source: m5copy must not say that it was copied.
+    lost = next(path for disk in disks_two for path in disk.glob(f"{labels[0]}/*.00000001"))
+    lost.unlink()
+    with (disks[1] / labels[0] / f"{labels[0]}.00000001").open("r+b") as chunk:
+        chunk.seek(8_000_000)
+        chunk.write(bytes(100_000))
+    assert run_m5copy(f"vbs://{host}:{one}/{labels[0]}", f"vbs://{host}:{two}/").returncode != 0
+    assert not lost.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the disks of jive5ab are file systems, which only root can mount")
+def test_chunks_go_through_jive5ab_and_come_back(three):
+    ((one, disks, _), (two, disks_two, _)), (jive, mounted, _) = three
+    label, set_disks = LABELS[0], ",".join(map(str, mounted))
+    whole = flexbuff(disks, label, 3, 5)
+    there = (f"vbs://127.0.0.1:{one}/{label}", f"vbs://127.0.0.1:{jive}/{set_disks}/")
+    back = (f"vbs://127.0.0.1:{jive}/{set_disks}/{label}", f"vbs://127.0.0.1:{two}/")
+    end = time.monotonic() + 60
+    while not ask(one, f"scan_set={label}").startswith("!scan_set = 0"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    for words in (there, back):
+        done = run_m5copy(*words)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert scan(disks_two, label) == whole
+    # Only what is not there comes.
+    next(path for disk in disks_two for path in disk.glob(f"{label}/*.00000002")).unlink()
+    done = run_m5copy(*back)
+    assert done.returncode == 0 and scan(disks_two, label) == whole, f"{done.stdout}\n{done.stderr}"

@@ -16,6 +16,7 @@
 mod adapter;
 mod arrivals;
 mod connection;
+mod inputs;
 mod inspect;
 mod sending;
 mod shared;

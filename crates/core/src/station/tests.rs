@@ -272,6 +272,21 @@ fn a_recording_has_the_first_right_to_the_disks() {
 }
 
 #[test]
+fn chunks_are_sent_without_being_asked_for() {
+    let mut driven = Driven::new();
+    driven.event(StationEvent::ScanFound { name: "x".into() });
+    let request =
+        TransferRequest { scan: "x".into(), form: TransferForm::Chunks, host: "jive".into(), port: 2630 };
+    driven.ask(StationRequest::Connect(request));
+    let transfer = TransferId(driven.id);
+    driven.event(StationEvent::Transfer { transfer, event: TransferEvent::Connected { size_bytes: 100 } });
+    let status = driven.station.snapshot().transfers[0].clone();
+    assert_eq!((status.state, status.range, status.size_bytes), (TransferState::Sending, (0, 100), 100));
+    // So it does not end for want of a range, either.
+    assert_eq!(driven.station.next_deadline(), None);
+}
+
+#[test]
 fn what_a_transfer_cannot_do_is_refused() {
     let mut driven = Driven::new();
     driven.event(StationEvent::ScanFound { name: "x".into() });

@@ -332,6 +332,7 @@ impl Key<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul::core::vsi::VsiDialect;
 
     const TEXT: &str = r#"
 [station]

@@ -63,3 +63,29 @@ impl Key<'_> {
         self.list(MAX_DIRECTORIES)?.iter().map(|value| directory(self.at(value))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    const TEXT: &str = "[station]\n[[station.disk]]\npath = \"/tmp\"\n[[station.input]]\nname = \"a\"\nlisten = [\"udp://127.0.0.1:1\"]\n[station.vsi]\n";
+
+    #[test]
+    fn data_come_from_hosts_of_the_list_and_files_are_below_directories() {
+        let of = |keys: &str| parse(&format!("{TEXT}{keys}"));
+        let may_send = |keys: &str, ip: &str| of(keys).unwrap().arrivals.from.admits(ip.parse().unwrap());
+        assert!(may_send("", "127.0.0.1") && !may_send("", "10.0.0.1"));
+        assert!(may_send("allow = ['10.0.0.0/8']", "10.0.0.1"));
+        let both = "allow = ['10.0.0.0/8']\nreceive_from = ['192.0.2.1']";
+        assert!(may_send(both, "192.0.2.1") && !may_send(both, "10.0.0.1"));
+        let config = of("files = ['/tmp']").unwrap();
+        assert_eq!(config.setup.files, [std::path::PathBuf::from("/tmp")]);
+        assert_eq!(
+            (&config.arrivals.files, &config.arrivals.disks),
+            (&config.setup.files, &config.setup.disks)
+        );
+        assert!(of("").unwrap().setup.files.is_empty());
+        let error = of("files = ['/no/such/directory']").err().map(|error| format!("{error:#}")).unwrap();
+        assert!(error.contains("/no/such/directory is not a directory"), "{error}");
+    }
+}
