@@ -100,8 +100,10 @@ fn chunks_go_from_one_station_to_another() {
         site_status(&job).iter().map(|of| of["outcome"].as_str().unwrap().to_owned()).collect();
     assert_eq!(outcomes, ["complete", "complete", "complete", "failed", "failed"]);
     assert_eq!(number(&site_status(&job)[0]["sent_bytes"]), size);
-    [job, other].iter().for_each(|job| job.signal(Signal::TERM));
-    [job, other].into_iter().for_each(|job| drop(job.finish().expect(0)));
+    for job in [job, other] {
+        job.signal(Signal::TERM);
+        job.finish().expect(0);
+    }
 }
 
 #[test]
@@ -151,6 +153,8 @@ fn files_go_from_one_station_to_another() {
     from.does("file2net=connect:127.0.0.1:/etc/passwd");
     let error = wait_for("the refusal", || Some(from.ask("error?")).filter(|said| said[1] == "1003"));
     assert!(error[2].contains("is below no directory"), "{error:?}");
-    [job, other].iter().for_each(|job| job.signal(Signal::TERM));
-    [job, other].into_iter().for_each(|job| drop(job.finish().expect(0)));
+    for job in [job, other] {
+        job.signal(Signal::TERM);
+        job.finish().expect(0);
+    }
 }
