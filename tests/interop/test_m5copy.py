@@ -162,26 +162,6 @@ def test_m5copy_copies_scans_resumes_them_and_tells_failures(peers):
     assert "udt is not implemented" in said, said
 
 
-def station(directory, name):
-    """A station that takes chunks on its disks, and files below a directory."""
-    here = directory / name
-    disks = [here / f"disk{n}" for n in (0, 1)]
-    for path in (*disks, here / "files"):
-        path.mkdir(parents=True)
-    port = free_port()
-    text = f"[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:{port}'\nfiles = ['{here}/files']\n"
-    text += "".join(f"[[station.disk]]\npath = '{disk}'\n" for disk in disks)
-    text += f"[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{free_port()}']\nmemory = '64MiB'\n"
-    (here / "station.toml").write_text(text)
-    return port, disks, here
-
-
-def scan(disks, label):
-    """The bytes of all chunks of a scan."""
-    found = {path.name: path for disk in disks for path in disk.glob(f"{label}/{label}.????????")}
-    return b"".join(found[name].read_bytes() for name in sorted(found))
-
-
 DATA_PORTS = iter(range(21_000 + os.getpid() % 9_000, 32_000))
 
 
@@ -192,6 +172,26 @@ def data_port():
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
     raise AssertionError("no port is free")
+
+
+def station(directory, name):
+    """A station that takes chunks on its disks, and files below a directory."""
+    here = directory / name
+    disks = [here / f"disk{n}" for n in (0, 1)]
+    for path in (*disks, here / "files"):
+        path.mkdir(parents=True)
+    port = data_port()
+    text = f"[station]\nlisten = '127.0.0.1:0'\nreserve = '8MiB'\n[station.vsi]\nlisten = '127.0.0.1:{port}'\nfiles = ['{here}/files']\n"
+    text += "".join(f"[[station.disk]]\npath = '{disk}'\n" for disk in disks)
+    text += f"[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{data_port()}']\nmemory = '64MiB'\n"
+    (here / "station.toml").write_text(text)
+    return port, disks, here
+
+
+def scan(disks, label):
+    """The bytes of all chunks of a scan."""
+    found = {path.name: path for disk in disks for path in disk.glob(f"{label}/{label}.????????")}
+    return b"".join(found[name].read_bytes() for name in sorted(found))
 
 
 def run_m5copy(source, sink, *options):
@@ -213,7 +213,7 @@ def _three(tmp_path):
     stations = [station(tmp_path, name) for name in ("one", "two")]
     for port, _, here in stations:
         start(here / "log", port, BINARY, "serve", "--config", here / "station.toml")
-    jive, there = free_port(), tmp_path / "jive"
+    jive, there = data_port(), tmp_path / "jive"
     mounted = [there / f"disk{n}" for n in (0, 1)]
     for path in (*mounted, there / "files"):
         path.mkdir(parents=True)

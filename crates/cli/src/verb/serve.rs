@@ -29,7 +29,7 @@ use skyhaul_daemon::etransfer::{EtransferOptions, EtransferServer};
 use skyhaul_daemon::fleet::{FleetMembership, FleetSetup};
 use skyhaul_daemon::station::api::StationApi;
 use skyhaul_daemon::station::{AlarmSetup, ScanSums, StationService};
-use skyhaul_daemon::vsi::{ArrivalOptions, StationAdapter, VsiServer};
+use skyhaul_daemon::vsi::{ArrivalOptions, StationAdapter, VsiOptions, VsiServer};
 use skyhaul_daemon::webdav::{WebDavOptions, WebDavServer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,12 +72,9 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let disks_of_recordings = config.setup.disks.clone();
     let service = StationService::start(config.setup).context("start the station")?;
     let api = StationApi::start(Arc::clone(&service), listen, token.as_deref())?;
-    let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
-    let adapter = |arrivals| StationAdapter::new(Arc::clone(&service), program, arrivals);
-    let arrivals = config.arrivals;
-    let vsi = config.vsi.map(|options| VsiServer::start(adapter(arrivals)?, options)).transpose()?;
+    let vsi = config.vsi.map(|options| dialogue(&service, options, config.arrivals)).transpose()?;
     let none = ArrivalOptions::default;
-    let mark6 = config.mark6.map(|options| VsiServer::start(adapter(none())?, options)).transpose()?;
+    let mark6 = config.mark6.map(|options| dialogue(&service, options, none())).transpose()?;
     let http = config.http;
     let serves_recordings = http.as_ref().is_some_and(|http| http.options.recordings);
     let are_summed = config.adler32 && (serves_recordings || config.fleet.is_some());
@@ -154,6 +151,16 @@ fn join_fleet(setup: FleetSetup, service: &Arc<StationService>, sums: &ScanSums)
     let membership = FleetMembership::start(setup, service, sums).context("join the fleet")?;
     say!("{told}");
     Ok(membership)
+}
+
+/// A port of VSI-S, or of a Mark 6.
+fn dialogue(
+    service: &Arc<StationService>,
+    options: VsiOptions,
+    arrivals: ArrivalOptions,
+) -> std::io::Result<VsiServer> {
+    let program = concat!("skyhaul ", env!("CARGO_PKG_VERSION"));
+    VsiServer::start(StationAdapter::new(Arc::clone(service), program, arrivals)?, options)
 }
 
 /// Tries each receiver of alarms.

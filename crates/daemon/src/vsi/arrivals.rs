@@ -9,27 +9,27 @@
 //! all of it is on the disk. Writers wait for their turn at the disk, so that recordings go first; the other host is slowed by its
 //! connection.
 //!
-//! Limits: [`MAX_ARRIVALS`] open; [`MAX_CONNECTIONS`] connections of each; [`SILENCE`] without a byte.
+//! Limits: [`MAX_ARRIVALS`] open; [`MAX_CONNECTIONS`] connections of each; [`shared::SILENCE`] without a byte.
 
 mod chunks;
 mod file;
 mod peer;
+mod shared;
 #[cfg(test)]
 mod tests;
 
+use shared::{Arrival, Receiver};
 use skyhaul::io::lock::lock;
-use skyhaul::io::say;
 use skyhaul::io::tcp::door::Door;
 use skyhaul_core::balance::AllowList;
 use skyhaul_core::hint::split;
 use skyhaul_core::vsi::{VsiAcceptOptions, VsiAccepted, VsiArrival, VsiCode, VsiOutcome, VsiPort};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Maximum number of arrivals that are open.
@@ -38,8 +38,6 @@ const MAX_ARRIVALS: usize = 16;
 const MAX_REMEMBERED: usize = 64;
 /// Connections of one arrival.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a connection may bring nothing.
-const SILENCE: Duration = Duration::from_secs(600);
 /// How often what waits looks whether it is to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -63,33 +61,6 @@ pub(super) struct Arrivals {
     all: Mutex<BTreeMap<u64, Arc<Arrival>>>,
 }
 
-/// One of them.
-#[derive(Debug, Default)]
-pub(super) struct Arrival {
-    is_open: AtomicBool,
-    stop: AtomicBool,
-    /// Connections that are served.
-    serving: AtomicUsize,
-    written: AtomicU64,
-    failure: Mutex<Option<String>>,
-    listener: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Arrival {
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn wrote(&self, bytes: u64) {
-        self.written.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn fail(&self, why: &str) {
-        say!("VSI-S: {why}");
-        *lock(&self.failure) = Some(why.to_owned());
-    }
-}
-
 /// A connection that is served: counted while it lasts.
 struct Serving(Arc<Arrival>);
 
@@ -97,24 +68,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.0.serving.fetch_sub(1, Ordering::SeqCst);
     }
-}
-
-/// What takes connections.
-trait Receiver: Send + Sync + 'static {
-    /// Receives what a connection brings.
-    ///
-    /// # Errors
-    /// Why not all of it was received or written.
-    fn receive(&self, stream: TcpStream, from: IpAddr, arrival: &Arc<Arrival>) -> Result<(), String>;
-
-    /// Whether it takes but one.
-    fn is_for_one(&self) -> bool;
-
-    /// No connection is served any more.
-    ///
-    /// # Errors
-    /// What was written may not be on the disk.
-    fn finish(&self) -> Result<(), String>;
 }
 
 fn failed(code: VsiCode, why: impl Into<String>) -> VsiOutcome {

@@ -103,12 +103,9 @@ fn table(text: &str) -> Result<Spanned<DeTable<'_>>> {
     })
 }
 
-fn parse(text: &str) -> Result<ServeConfig> {
-    let table = table(text)?;
-    let Some(section) = table.get_ref().get("station") else {
-        bail!("no section [station]{}", Hint("docs/reference/serve.md has an example"));
-    };
-    let mut config = ServeConfig {
+/// What holds where nothing is said.
+fn unconfigured() -> ServeConfig {
+    ServeConfig {
         listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
         token_file: None,
         adler32: true,
@@ -131,7 +128,15 @@ fn parse(text: &str) -> Result<ServeConfig> {
             files: Vec::new(),
             alarms: AlarmSetup::default(),
         },
+    }
+}
+
+fn parse(text: &str) -> Result<ServeConfig> {
+    let table = table(text)?;
+    let Some(section) = table.get_ref().get("station") else {
+        bail!("no section [station]{}", Hint("docs/reference/serve.md has an example"));
     };
+    let mut config = unconfigured();
     let section = Key { text, key: "station", value: section };
     for entry in section.entries()? {
         let setup = &mut config.setup;

@@ -5,7 +5,7 @@
 //! one of a scan that is being recorded here. A refused connection is reset.
 
 use super::peer::Peer;
-use super::{Arrival, Receiver};
+use super::shared::{Arrival, Receiver};
 use skyhaul::io::disk::{DiskTurn, Tree, free_bytes};
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ask_disks};

@@ -1,7 +1,7 @@
 //! A file that arrives over one connection, as `net2file` of jive5ab writes it: in place, so that what is there of it can be continued.
 
 use super::peer::Peer;
-use super::{Arrival, Receiver};
+use super::shared::{Arrival, Receiver};
 use crate::station::files;
 use skyhaul::io::disk::tree::Kind;
 use skyhaul::io::disk::{DiskTurn, Tree};

@@ -1,6 +1,6 @@
 //! A connection that brings data: its bytes, and its end.
 
-use super::{Arrival, SILENCE};
+use super::shared::{Arrival, SILENCE};
 use skyhaul::io::tcp::setup::reset_at_close;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};

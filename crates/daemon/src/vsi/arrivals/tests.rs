@@ -5,7 +5,7 @@ use skyhaul_core::balance::Prefix;
 use skyhaul_core::vsi::VsiExisting;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;

@@ -1,0 +1,57 @@
+//! What arrives, as those see it that receive it.
+
+use skyhaul::io::lock::lock;
+use skyhaul::io::say;
+use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a connection may bring nothing.
+pub(super) const SILENCE: Duration = Duration::from_secs(600);
+
+/// Something that arrives.
+#[derive(Debug, Default)]
+pub(in crate::vsi) struct Arrival {
+    pub(super) is_open: AtomicBool,
+    pub(super) stop: AtomicBool,
+    /// Connections that are served.
+    pub(super) serving: AtomicUsize,
+    pub(super) written: AtomicU64,
+    pub(super) failure: Mutex<Option<String>>,
+    pub(super) listener: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Arrival {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn fail(&self, why: &str) {
+        say!("VSI-S: {why}");
+        *lock(&self.failure) = Some(why.to_owned());
+    }
+}
+
+/// What takes connections.
+pub(super) trait Receiver: Send + Sync + 'static {
+    /// Receives what a connection brings.
+    ///
+    /// # Errors
+    /// Why not all of it was received or written.
+    fn receive(&self, stream: TcpStream, from: IpAddr, arrival: &Arc<Arrival>) -> Result<(), String>;
+
+    /// Whether it takes but one.
+    fn is_for_one(&self) -> bool;
+
+    /// No connection is served any more.
+    ///
+    /// # Errors
+    /// What was written may not be on the disk.
+    fn finish(&self) -> Result<(), String>;
+}
