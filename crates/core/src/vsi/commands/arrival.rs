@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn files_are_kept_unless_it_is_said_otherwise() {
-        let of = |text| path(text).ok().map(|(path, existing)| (path, existing));
+        let of = |text| path(text).ok();
         assert_eq!(of("/data/a.vdif"), Some(("/data/a.vdif".into(), VsiExisting::Keep)));
         assert_eq!(of("/data/a,b,n"), Some(("/data/a,b".into(), VsiExisting::Keep)));
         assert_eq!(of("/data/a,w"), Some(("/data/a".into(), VsiExisting::Replace)));
