@@ -3,12 +3,14 @@
 
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::vsi::{
-    MAX_REPLY_BYTES, VsiAction, VsiCode, VsiDialogue, VsiDisk, VsiLines, VsiOutcome, VsiOutput, VsiRecording,
-    VsiRuntimes, VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
+    ChunkHead, MAX_REPLY_BYTES, VsiAction, VsiArrival, VsiCode, VsiDialogue, VsiDisk, VsiLines, VsiOutcome,
+    VsiOutput, VsiRecording, VsiRuntimes, VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
+    chunk_list, parse_chunk_list,
 };
 use std::collections::VecDeque;
 
 pub(crate) fn run(bytes: &[u8]) {
+    chunks(bytes);
     let Some((&choice, bytes)) = bytes.split_first() else { return };
     let disk =
         |n: u8| VsiDisk { path: format!("/mnt/disk{n}"), free_bytes: 1 << 40, total_bytes: Some(1 << 41) };
@@ -39,8 +41,21 @@ pub(crate) fn run(bytes: &[u8]) {
         assert!(!dialogue.is_waiting());
     }
     for action in dialogue.close(&mut shared) {
-        assert!(matches!(action, VsiAction::Stop { .. } | VsiAction::Disconnect { .. }));
+        assert!(matches!(
+            action,
+            VsiAction::Stop { .. } | VsiAction::Disconnect { .. } | VsiAction::EndArrival { .. }
+        ));
     }
+}
+
+/// The bytes as what another host sends to `net2vbs`: no name leads elsewhere, and what was read is written as it is read.
+fn chunks(bytes: &[u8]) {
+    if let Ok(head) = ChunkHead::parse(bytes) {
+        assert_eq!(ChunkHead::parse(&head.to_bytes()), Ok(head));
+    }
+    let names = parse_chunk_list(bytes);
+    assert!(names.iter().all(|name| !name.directory().contains(['/', '.', '\0'])));
+    assert_eq!(parse_chunk_list(&chunk_list(&names)), names);
 }
 
 fn answered(text: &str) {
@@ -99,6 +114,27 @@ fn carry_out(view: &mut VsiView, action: VsiAction, choice: u8) -> Option<VsiOut
             (transfer.state, transfer.is_complete) = (VsiTransferState::Ended, choice & 8 > 0);
             Some(VsiOutcome::Stopped)
         }
+        VsiAction::Accept(_) if choice & 12 == 4 => {
+            Some(VsiOutcome::Failed(VsiCode::Failed, "a\n;:é".repeat(999)))
+        }
+        VsiAction::Accept(options) => {
+            assert!(view.arrival(options.id).is_none(), "a number is given once");
+            let written_bytes = u64::from(choice) << 56;
+            let arrival =
+                VsiArrival { id: options.id, is_open: true, written_bytes, ..VsiArrival::default() };
+            view.arrivals.push(arrival);
+            (choice & 12 == 0).then_some(VsiOutcome::Accepting { present_bytes: u64::MAX })
+        }
+        VsiAction::EndArrival { id } => {
+            if let Some(arrival) = view.arrivals.iter_mut().find(|arrival| arrival.id == id) {
+                arrival.is_open = false;
+            }
+            match choice & 3 {
+                0 => None,
+                1 => Some(VsiOutcome::Failed(VsiCode::Failed, "é;".repeat(999))),
+                _ => Some(VsiOutcome::Stopped),
+            }
+        }
     }
 }
 
@@ -110,7 +146,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "\u{2}runtime=x:transient;datastream=add:ds{thread}:@1/ke.0-3,8;set_disks=/mnt/*:mk6;runtime=x:delete;runtime?\n",
         "\u{4}record=on:a_b_c;status?;error?;mode=ext:0xff:2;clock_set=32:int;play_rate?;ipd=5000ns;rtime?;scandir?1\n",
         "\u{8}record=on:a_b_c\n;;= ?\n\rfoo?bar;\n\r",
+        "\u{2}net_protocol=tcp;net_port=2630;net2vbs=open;net2vbs?;tstat=;net2vbs=close;net2file=open:/data/a,w;net2file?;net2file=close\n",
+        "\u{1}net_protocol=tcp\nnet2file=open:a,a\nnet2file=stop\nnet2disk=open:a_b_c;net2disk=close;vbs2net=connect:h;file2net=connect:h:/a\n",
         "\u{f}record=on:a_b_c\nrecord=off\nnet_protocol=tcp;scan_set=a_b_c;disk2net=connect:h;disk2net=on:+9:+99;disk2net?;reset=abort;disk2net?\n",
     ];
-    dialogues.map(|text| text.as_bytes().to_vec()).to_vec()
+    let heads = [
+        "fileName: a_b/a_b.00000007\0fileSize: 255995904\0\0",
+        "payloadSize: 27\0requestRsync: a_b\0\0",
+        "listType: need\0rsyncReplySz: 17\0\0",
+        "a_b/a_b.00000007\0",
+    ];
+    dialogues.iter().chain(&heads).map(|text| text.as_bytes().to_vec()).collect()
 }
