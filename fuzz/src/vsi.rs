@@ -3,9 +3,9 @@
 
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::vsi::{
-    ChunkHead, MAX_REPLY_BYTES, VsiAction, VsiArrival, VsiCode, VsiDialogue, VsiDisk, VsiLines, VsiOutcome,
-    VsiOutput, VsiRecording, VsiRuntimes, VsiScan, VsiScanFacts, VsiTransfer, VsiTransferState, VsiView,
-    chunk_list, parse_chunk_list,
+    ChunkHead, MAX_REPLY_BYTES, VsiAcceptOptions, VsiAction, VsiArrival, VsiCode, VsiDialogue, VsiDisk,
+    VsiLines, VsiOutcome, VsiOutput, VsiRecording, VsiRuntimes, VsiScan, VsiScanFacts, VsiTransfer,
+    VsiTransferState, VsiView, chunk_list, parse_chunk_list,
 };
 use std::collections::VecDeque;
 
@@ -114,27 +114,30 @@ fn carry_out(view: &mut VsiView, action: VsiAction, choice: u8) -> Option<VsiOut
             (transfer.state, transfer.is_complete) = (VsiTransferState::Ended, choice & 8 > 0);
             Some(VsiOutcome::Stopped)
         }
-        VsiAction::Accept(_) if choice & 12 == 4 => {
-            Some(VsiOutcome::Failed(VsiCode::Failed, "a\n;:é".repeat(999)))
-        }
-        VsiAction::Accept(options) => {
-            assert!(view.arrival(options.id).is_none(), "a number is given once");
-            let written_bytes = u64::from(choice) << 56;
-            let arrival =
-                VsiArrival { id: options.id, is_open: true, written_bytes, ..VsiArrival::default() };
-            view.arrivals.push(arrival);
-            (choice & 12 == 0).then_some(VsiOutcome::Accepting { present_bytes: u64::MAX })
-        }
-        VsiAction::EndArrival { id } => {
-            if let Some(arrival) = view.arrivals.iter_mut().find(|arrival| arrival.id == id) {
-                arrival.is_open = false;
-            }
-            match choice & 3 {
-                0 => None,
-                1 => Some(VsiOutcome::Failed(VsiCode::Failed, "é;".repeat(999))),
-                _ => Some(VsiOutcome::Stopped),
-            }
-        }
+        VsiAction::Accept(options) => accept(view, &options, choice),
+        VsiAction::EndArrival { id } => end_arrival(view, id, choice),
+    }
+}
+
+fn accept(view: &mut VsiView, options: &VsiAcceptOptions, choice: u8) -> Option<VsiOutcome> {
+    assert!(view.arrival(options.id).is_none(), "a number is given once");
+    if choice & 12 == 4 {
+        return Some(VsiOutcome::Failed(VsiCode::Failed, "a\n;:é".repeat(999)));
+    }
+    let written_bytes = u64::from(choice) << 56;
+    let arrival = VsiArrival { id: options.id, is_open: true, written_bytes, ..VsiArrival::default() };
+    view.arrivals.push(arrival);
+    (choice & 12 == 0).then_some(VsiOutcome::Accepting { present_bytes: u64::MAX })
+}
+
+fn end_arrival(view: &mut VsiView, id: u64, choice: u8) -> Option<VsiOutcome> {
+    if let Some(arrival) = view.arrivals.iter_mut().find(|arrival| arrival.id == id) {
+        arrival.is_open = false;
+    }
+    match choice & 3 {
+        0 => None,
+        1 => Some(VsiOutcome::Failed(VsiCode::Failed, "é;".repeat(999))),
+        _ => Some(VsiOutcome::Stopped),
     }
 }
 
