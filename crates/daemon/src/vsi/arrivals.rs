@@ -20,9 +20,11 @@ mod tests;
 
 use shared::{Arrival, Receiver};
 use skyhaul::io::lock::lock;
+use skyhaul::io::say;
 use skyhaul::io::tcp::door::Door;
+use skyhaul::io::tcp::setup::reset_at_close;
 use skyhaul_core::balance::AllowList;
-use skyhaul_core::hint::split;
+use skyhaul_core::hint::{Hint, split};
 use skyhaul_core::vsi::{VsiAcceptOptions, VsiAccepted, VsiArrival, VsiCode, VsiOutcome, VsiPort};
 use std::collections::BTreeMap;
 use std::io;
@@ -184,7 +186,7 @@ fn address(port: &VsiPort) -> io::Result<SocketAddr> {
 
 /// Takes connections until the arrival is closed, then waits for those that are served.
 fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: &Arc<Arrival>) {
-    let mut has_one = false;
+    let (mut has_one, mut strangers) = (false, 0u64);
     while !arrival.is_stopped() {
         let is_full = arrival.serving.load(Ordering::SeqCst) >= MAX_CONNECTIONS;
         if is_full || (has_one && receiver.is_for_one()) {
@@ -200,7 +202,16 @@ fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: 
             }
         };
         if !from.admits(peer.ip()) {
-            arrival.fail(&format!("{} may not send data here", peer.ip()));
+            // It is no failure of those who may: anybody could make their transfers fail.
+            strangers += 1;
+            if strangers == 1 {
+                say!(
+                    "VSI-S: {} may not send data here{}",
+                    peer.ip(),
+                    Hint("add it to `receive_from` of [station.vsi]")
+                );
+            }
+            let _ = reset_at_close(&stream);
             continue;
         }
         has_one = true;
@@ -214,6 +225,9 @@ fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: 
         if let Err(error) = std::thread::Builder::new().name("vsi-arriving".into()).spawn(serve) {
             arrival.fail(&format!("start a thread: {error}"));
         }
+    }
+    if strangers > 1 {
+        say!("VSI-S: {strangers} connections of hosts that may not send data here were refused");
     }
     while arrival.serving.load(Ordering::SeqCst) > 0 {
         std::thread::sleep(POLL_INTERVAL);

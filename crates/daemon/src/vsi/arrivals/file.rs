@@ -31,6 +31,8 @@ pub(super) struct ArrivingFile {
     present: u64,
     /// It was made for this.
     is_new: bool,
+    /// What is there is dropped when something has come in its place.
+    replaces: bool,
     /// One past the last byte that was written.
     end: Mutex<u64>,
 }
@@ -53,17 +55,16 @@ impl ArrivingFile {
         }
         let (file, _) = tree.write(&path, false).map_err(fault)?;
         let is_new = status.is_none();
-        if existing == VsiExisting::Replace {
-            file.set_len(0).map_err(fault)?;
-        }
         if is_new {
             let modified = file.metadata().and_then(|of| of.modified()).map_err(fault)?;
             let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             let time = (i64::try_from(since.as_secs()).unwrap_or(0), since.subsec_nanos());
             tree.settle(&file, 0o644, time).map_err(fault)?;
         }
-        let present = file.metadata().map_err(fault)?.len();
-        Ok(Self { tree, path, name: name.to_owned(), file, present, is_new, end: Mutex::new(present) })
+        let replaces = existing == VsiExisting::Replace;
+        let present = if replaces { 0 } else { file.metadata().map_err(fault)?.len() };
+        let (name, end) = (name.to_owned(), Mutex::new(present));
+        Ok(Self { tree, path, name, file, present, is_new, replaces, end })
     }
 
     /// Bytes that it has before anything arrives.
@@ -85,6 +86,9 @@ impl Receiver for ArrivingFile {
         let (mut at, mut synced, mut piece) = (self.present, self.present, vec![0; PIECE_BYTES]);
         loop {
             let read = peer.read(&mut piece).map_err(fault)?;
+            if at == self.present && self.replaces {
+                self.file.set_len(0).map_err(fault)?;
+            }
             if read == 0 {
                 break;
             }
