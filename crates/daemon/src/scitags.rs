@@ -1,5 +1,5 @@
-//! Whose traffic a connection carries, said to the networks in between (scitags.org): in datagrams to collectors, called fireflies, when it begins,
-//! goes on and ends; and, of connections that this host opens over IPv6, in the flow label of each packet.
+//! Whose traffic a connection carries, said to the networks in between (scitags.org): in datagrams to collectors, called fireflies, at its start,
+//! while it lasts and at its end; and, of connections that this host opens over IPv6, in the flow label of each packet.
 //!
 //! ```text
 //!   request with SciTag ─▶ FlowSocket::begin ─▶ firefly "start" ─┐
@@ -51,7 +51,7 @@ pub struct SciTagOptions {
     pub to_peer: bool,
     /// Whether connections that this host opens over IPv6 have a flow label.
     pub flow_label: bool,
-    /// Time between those of a connection that goes on; without it, there are none.
+    /// Time between those that say a connection lasts; without it, there are only those of its start and its end.
     pub interval: Option<Duration>,
     /// The tag of copies with other servers whose client gives none.
     pub default: Option<SciTag>,

@@ -87,7 +87,7 @@ fn metric(files: &Files, name: &str) -> f64 {
 const INSIDE: &str = "[http.copy]\nallow = ['127.0.0.1', '::1']\n";
 const SIZE: usize = 20 << 20;
 
-/// Data go from the source to the destination, whoever asks for them; a pull in two streams is two flows.
+/// Data go from the source to the destination, whichever of them asks; a pull in two streams is two flows.
 #[test]
 fn a_collector_hears_each_connection_of_a_copy() {
     let collector = Collector::new();

@@ -103,7 +103,7 @@ pub(super) struct VsiRuntime {
     pub(super) disks: Vec<String>,
     /// The last recording, while it is not known to have ended.
     pub(super) recording: Option<u64>,
-    /// It was told to end, and what it received is still being written. The client had its answer: it is free to go on.
+    /// Its end was requested, and what it received is still being written. The client has been answered, and the runtime is free.
     pub(super) is_stopping: bool,
     /// Number and label of the last recording.
     pub(super) last: Option<(u64, String)>,
@@ -200,7 +200,7 @@ impl Default for VsiRuntime {
 }
 
 impl VsiRuntime {
-    /// Whether it records, by the station, and was not told to end.
+    /// Whether it records, by the station, and its end was not requested.
     pub(super) fn is_recording(&self, view: &VsiView) -> bool {
         self.running(view).is_some() && !self.is_stopping
     }

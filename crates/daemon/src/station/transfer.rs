@@ -186,18 +186,18 @@ impl Sending {
         if Arc::strong_count(&readers) > MAX_READERS {
             return Err(Early::Failed("too many readers wait for disks that do not respond".into()));
         }
-        let (wanted, told) = channel();
+        let (requests, wanted) = channel();
         let (to, from_disks) = sync_channel(1);
         let (source, control) = (self.source.clone(), Arc::clone(&self.control));
         let read = move || {
             let _counted = readers;
             while_waiting(move || control.has_waited.store(true, Ordering::Relaxed));
-            source.read(&told, &to);
+            source.read(&wanted, &to);
         };
         std::thread::Builder::new().name("transfer-read".into()).spawn(read)?;
         let has_gaps = match self.plan.request.form {
-            TransferForm::Scan | TransferForm::File => self.send_range(&wanted, &from_disks)?,
-            TransferForm::Chunks => self.send_chunks(&wanted, &from_disks)?,
+            TransferForm::Scan | TransferForm::File => self.send_range(&requests, &from_disks)?,
+            TransferForm::Chunks => self.send_chunks(&requests, &from_disks)?,
         };
         Ok(if has_gaps || self.counts.filled_bytes > 0 {
             TransferOutcome::Gaps

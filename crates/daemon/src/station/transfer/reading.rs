@@ -66,11 +66,11 @@ impl Source {
     }
 
     /// Reads. It ends when nobody takes what it reads.
-    pub(super) fn read(&self, told: &Receiver<Wanted>, to: &SyncSender<FromDisks>) {
+    pub(super) fn read(&self, wanted: &Receiver<Wanted>, to: &SyncSender<FromDisks>) {
         let read = match self.form {
-            TransferForm::Scan => self.read_scan(told, to),
-            TransferForm::File => self.read_file(told, to),
-            TransferForm::Chunks => self.read_chunks(told, to),
+            TransferForm::Scan => self.read_scan(wanted, to),
+            TransferForm::File => self.read_file(wanted, to),
+            TransferForm::Chunks => self.read_chunks(wanted, to),
         };
         // Who has gone needs no answer.
         let _ = to.send(match read {
@@ -88,7 +88,7 @@ impl Source {
         Ok(recording)
     }
 
-    fn read_scan(&self, told: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
+    fn read_scan(&self, wanted: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
         let recording = self.recording()?;
         if recording.datastreams.len() != 1 {
             return Err(format!(
@@ -98,7 +98,7 @@ impl Source {
         }
         let mut reader = recording.range_reader(0, HELD_PIECES).map_err(|error| error.to_string())?;
         say(to, FromDisks::Opened(reader.layout().bytes()))?;
-        let Ok(Wanted::Range(from, end)) = told.recv() else { return Err(gone()) };
+        let Ok(Wanted::Range(from, end)) = wanted.recv() else { return Err(gone()) };
         reader.seek(from, end);
         while let Some(piece) = reader.next_piece().map_err(|error| error.to_string())? {
             say(to, FromDisks::Piece(piece))?;
@@ -106,12 +106,12 @@ impl Source {
         Ok(has_gaps(&recording, 0))
     }
 
-    fn read_file(&self, told: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
+    fn read_file(&self, wanted: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
         let (tree, path) = files::find(&self.files, &self.name)?;
         let fault = |error: std::io::Error| format!("{}: {error}", self.name);
         let (file, _) = tree.read(&path, false).map_err(fault)?;
         say(to, FromDisks::Opened(file.metadata().map_err(fault)?.len()))?;
-        let Ok(Wanted::Range(mut at, end)) = told.recv() else { return Err(gone()) };
+        let Ok(Wanted::Range(mut at, end)) = wanted.recv() else { return Err(gone()) };
         while at < end {
             let mut piece = vec![0; (end - at).min(FILE_PIECE_BYTES) as usize];
             let read = read_at_in_turn(&file, &mut piece, at).map_err(fault)?;
@@ -125,7 +125,7 @@ impl Source {
         Ok(false)
     }
 
-    fn read_chunks(&self, told: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
+    fn read_chunks(&self, wanted: &Receiver<Wanted>, to: &SyncSender<FromDisks>) -> Result<bool, String> {
         let recording = self.recording()?;
         let (mut offered, mut places) = (Vec::new(), Vec::new());
         for (at, stream) in recording.datastreams.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Source {
             }
         }
         say(to, FromDisks::Chunks(offered))?;
-        let Ok(Wanted::Chunks(wanted)) = told.recv() else { return Err(gone()) };
+        let Ok(Wanted::Chunks(wanted)) = wanted.recv() else { return Err(gone()) };
         let mut reader = None;
         for chunk in wanted {
             let Some(&(stream, from, end)) = places.get(chunk) else { continue };

@@ -120,19 +120,19 @@ impl<'a> Count<'a> {
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
         let by_time = found.before.unwrap_or(by_time.saturating_mul(self.lanes)).saturating_sub(self.since);
-        let told = meta.and_then(|meta| meta.gap);
+        let stated = meta.and_then(|meta| meta.gap);
         // Chunks of which nothing is known but their numbers: the time between their neighbours was theirs.
-        let are_gone = told.is_none() && self.gaps_since && self.since == 0;
+        let are_gone = stated.is_none() && self.gaps_since && self.since == 0;
         if are_gone {
             add(&mut self.ledger.received, by_time);
             add(&mut self.ledger.damaged, by_time);
         }
         let is_open = meta.is_some_and(|meta| meta.gap_is_lower_bound);
         let by_time = if are_gone { 0 } else { by_time };
-        let between = match told {
+        let between = match stated {
             // The rate may have been learned later.
-            Some(told) if is_open => told.max(by_time),
-            told => told.unwrap_or(by_time),
+            Some(stated) if is_open => stated.max(by_time),
+            stated => stated.unwrap_or(by_time),
         };
         self.ledger.is_lower_bound |= is_open && self.rate.get().is_none();
         self.is_silent |= meta.is_some_and(|meta| meta.gap.is_none());

@@ -76,11 +76,11 @@ impl ReadAhead {
     fn frames_before(&self, meta: &ChunkMeta, counted: Option<Counted>) -> u64 {
         let by_time = self.last_time.zip(meta.first_time).and_then(|(from, to)| self.between(from, to));
         // The rate may have been learned after the record was written.
-        let told = match meta.gap {
+        let stated = match meta.gap {
             Some(gap) if meta.gap_is_lower_bound => Some(gap.max(by_time.unwrap_or(0))),
             gap => gap,
         };
-        match (told, counted) {
+        match (stated, counted) {
             (Some(gap), None) => gap,
             (None, None) => by_time.unwrap_or(0),
             // What was counted stood for all the time up to here, or for whole chunks.
