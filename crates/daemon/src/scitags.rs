@@ -11,7 +11,7 @@
 //! A firefly never delays what it tells of: what does not fit into the queue, or cannot be sent, is counted. One flow is one TCP connection; it has
 //! the tag of the first tagged request on it.
 //!
-//! Limits: [`MAX_WAITING`] datagrams; a name of a collector is resolved again after [`RESOLVE_INTERVAL`].
+//! Limits: 1024 datagrams wait; a name of a collector is resolved again after 5 min.
 
 mod firefly;
 mod flow;
