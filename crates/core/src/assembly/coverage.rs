@@ -192,24 +192,37 @@ fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
 
 /// The words that hold the flags of the part's units, with a mask of these bits. `None` if the part does not
 /// consist of whole units.
+/// The units of a part: at least one, and whole ones.
 #[inline]
-fn words_of(unit: u64, part: &Range<u64>) -> Option<impl Iterator<Item = (usize, u64)>> {
+fn units_of(unit: u64, part: &Range<u64>) -> Option<Range<usize>> {
     let first = unit_of(unit, part)?;
     let end = unit_of(unit, &(part.end..part.end)).filter(|&end| end > first)?;
-    Some((first / 64..end.div_ceil(64)).map(move |word| {
-        let low = first.saturating_sub(word * 64);
-        let high = (end - word * 64).min(64);
-        (word, u64::MAX >> (64 - (high - low)) << low)
-    }))
+    Some(first..end)
+}
+
+/// The bits of `units` in word number `word`, which has at least one of them.
+#[inline]
+fn bits_in(word: usize, units: &Range<usize>) -> u64 {
+    let low = units.start.saturating_sub(word * 64);
+    let high = (units.end - word * 64).min(64);
+    u64::MAX >> (64 - (high - low)) << low
+}
+
+/// The words that have bits of `units`: one, for most trains.
+#[inline]
+fn words_of(units: &Range<usize>) -> Range<usize> {
+    units.start / 64..(units.end - 1) / 64 + 1
 }
 
 #[inline]
 fn admits_units(unit: u64, bits: &[u64], part: &Range<u64>) -> Result<(), Reject> {
+    let units = units_of(unit, part).ok_or(Reject::Outside)?;
+    let words = words_of(&units);
     let (mut some, mut all) = (false, true);
-    for (word, mask) in words_of(unit, part).ok_or(Reject::Outside)? {
-        let there = bits.get(word).ok_or(Reject::Outside)? & mask;
-        some |= there != 0;
-        all &= there == mask;
+    for (word, bits) in words.clone().zip(bits.get(words).ok_or(Reject::Outside)?) {
+        let mask = bits_in(word, &units);
+        some |= bits & mask != 0;
+        all &= bits & mask == mask;
     }
     match (some, all) {
         (false, _) => Ok(()),
@@ -219,8 +232,10 @@ fn admits_units(unit: u64, bits: &[u64], part: &Range<u64>) -> Result<(), Reject
 }
 
 fn insert_units(unit: u64, bits: &mut [u64], part: &Range<u64>) {
-    for (word, mask) in words_of(unit, part).into_iter().flatten() {
-        bits[word] |= mask;
+    let Some(units) = units_of(unit, part) else { return };
+    let words = words_of(&units);
+    for (word, bits) in words.clone().zip(&mut bits[words]) {
+        *bits |= bits_in(word, &units);
     }
 }
 

@@ -66,6 +66,12 @@ impl OpenGaps {
         }
     }
 
+    /// Whether there are some whose frames can be counted once the rate is known.
+    #[inline]
+    pub(super) fn may_settle(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     pub(super) fn are_open(&self) -> bool {
         self.uncountable || !self.open.is_empty()
     }

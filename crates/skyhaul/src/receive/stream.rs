@@ -295,14 +295,17 @@ impl Stream {
             return None;
         }
         let cut = self.sets.trim(&mut retired, &self.info.format, !self.assembly.has_retired());
-        self.take_back(Reject::PartialSet, cut);
-        if cut > 0 && retired.received() == 0 {
-            return None;
+        if cut > 0 {
+            self.take_back(Reject::PartialSet, cut);
+            if retired.received() == 0 {
+                return None;
+            }
         }
         Some(self.account(layout, retired, arrived))
     }
 
     /// Frames that were placed are refused after all.
+    #[cold]
     fn take_back(&mut self, why: Reject, frames: u64) {
         self.report.placed = self.report.placed.saturating_sub(frames);
         self.report.rejects.add_many(why, frames);
@@ -364,7 +367,7 @@ impl Stream {
         let last = last_time;
         self.look(&Looked { block: &block, units, first: first_number, missing: &holes, arrived, last });
         self.learn_rate(last_time);
-        let settled = self.settle_gaps();
+        let settled = if self.gaps.may_settle() { self.settle_gaps() } else { 0 };
         StreamPart {
             block,
             range: start..range.end as usize,
@@ -413,7 +416,19 @@ impl Stream {
         if let Some(whole) = layout.units_between(from.number, to.number) {
             return Some(whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit));
         }
-        // Across the end of a second whose length the layout does not know, but which may be known by now.
+        let number = to.number.saturating_mul(self.per_object).saturating_add(to.offset / unit);
+        self.gap_across_seconds(number, first_time, first)
+    }
+
+    /// The same across the end of a second whose length the layout does not know, but which may be known by now. `number` is that of
+    /// the frame behind the gap.
+    #[cold]
+    fn gap_across_seconds(
+        &mut self,
+        number: u64,
+        first_time: Option<FrameTime>,
+        first: Option<u32>,
+    ) -> Option<u64> {
         let across = GapInTime {
             info: self.info.clone(),
             from: self.last_time,
@@ -423,13 +438,14 @@ impl Stream {
         };
         let gap = across.frames(self.report.frames_per_second);
         if gap.is_none() {
-            let number = to.number.saturating_mul(self.per_object).saturating_add(to.offset / unit);
             self.gaps.open(across, number);
+            self.report.has_open_gaps = true;
         }
         gap
     }
 
     /// Counts the frames of gaps that were met before the frame rate was known. Returns how many there are.
+    #[cold]
     fn settle_gaps(&mut self) -> u64 {
         let mut settled = 0;
         for numbers in self.gaps.settle(self.report.frames_per_second) {

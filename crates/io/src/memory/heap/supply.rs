@@ -229,6 +229,10 @@ impl Supply {
         while state.kept && !state.closed && state.coming > 0 {
             state = wait(&self.changed, state);
         }
+        // The keeper, which may not run for long, is not to add the first thing that is taken now.
+        if self.wanted(&state).is_none() {
+            state.filling = false;
+        }
     }
 
     /// Size of the next piece for the keeper to touch.
