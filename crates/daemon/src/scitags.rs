@@ -83,7 +83,7 @@ struct Queue {
 struct Counts {
     sent: AtomicU64,
     failed: AtomicU64,
-    /// Those for which there was no place in the queue.
+    /// Those for which the queue had no room.
     dropped: AtomicU64,
     labels: AtomicU64,
     label_failures: AtomicU64,
@@ -138,11 +138,17 @@ impl FlowMarker {
 
     /// Sends a firefly of a connection with `peer`.
     fn send(&self, firefly: &Firefly<'_>, peer: IpAddr) {
+        let places = self.options.collectors.len() + usize::from(self.options.to_peer);
+        if places == 0 {
+            return;
+        }
+        let text = firefly.text();
         let mut queue = lock(&self.shared.queue);
         if queue.is_over || queue.waiting.len() >= MAX_WAITING {
-            return count(&self.shared.counts.dropped);
+            self.shared.counts.dropped.fetch_add(places as u64, Ordering::Relaxed);
+            return;
         }
-        queue.waiting.push_back((firefly.text(), Some(peer).filter(|_| self.options.to_peer)));
+        queue.waiting.push_back((text, Some(peer).filter(|_| self.options.to_peer)));
         self.shared.changed.notify_all();
     }
 
@@ -359,11 +365,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_counted() {
         let shared = Arc::new(Shared::default());
-        let (options, host) = Default::default();
+        let collectors = vec!["192.0.2.7".to_owned(), "192.0.2.8".to_owned()];
+        let options = SciTagOptions { collectors, to_peer: true, ..SciTagOptions::default() };
+        let host = String::new();
         let marker = FlowMarker { options, host, shared };
         let firefly = firefly::example();
         (0..MAX_WAITING + 5).for_each(|_| marker.send(&firefly, Ipv4Addr::LOCALHOST.into()));
-        assert_eq!(marker.shared.counts.dropped.load(Ordering::Relaxed), 5);
+        assert_eq!(marker.shared.counts.dropped.load(Ordering::Relaxed), 15, "each for three places");
         assert_eq!(lock(&marker.shared.queue).waiting.len(), MAX_WAITING);
         lock(&marker.shared.queue).is_over = true;
     }
