@@ -76,8 +76,8 @@ pub struct FrameLedger {
     pub received: u64,
     /// Frames of the stream's span that did not arrive in time.
     pub never_received: u64,
-    /// Packets in which a frame comes, each of which counts: 2 for a FILA10G, 1 where a packet is a frame (0 in an empty ledger, and in
-    /// those of earlier versions). Of several streams, the most.
+    /// Packets per frame; the counts are of packets. 2 for a FILA10G, 1 where a packet is a frame, 0 in an empty ledger and in those of
+    /// earlier versions. Of several streams, the largest.
     #[serde(skip_serializing_if = "is_one")]
     pub packets_per_frame: u32,
     /// More may be missing than `never_received` and `between_chunks` count: there are gaps across the end of a second, and how

@@ -425,7 +425,7 @@ pub struct RecordReport {
     /// Heaps lost because the disks freed no memory.
     #[serde(default)]
     pub heaps_not_recorded: u64,
-    /// Lost frames in whose place a frame marked invalid was given to the disks. Where the ledger counts packets, both count them.
+    /// Lost frames that were filled on disk with frames marked invalid; packets, where the ledger counts packets.
     #[serde(default)]
     pub frames_filled: u64,
     /// Lost frames for which nothing was written: between chunks, or without fill. With `frames_filled` these are all lost

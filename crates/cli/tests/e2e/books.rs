@@ -272,7 +272,7 @@ fn the_demo_accounts_for_every_packet() {
     assert!(!ranges(&report["recorded"]["streams"][0]["loss_map"]).is_empty());
 }
 
-/// `trial` of 1200 frames in halves, one of which is lost, and its report.
+/// `trial` of 1200 frames in halves, without one half, and its report.
 fn of_a_fila10g(line: &str) -> (Site, Value) {
     let site = Site::new(1);
     let mut recorder = site.record(&format!("--format fila10g {line} {ANY}"));

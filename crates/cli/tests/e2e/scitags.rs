@@ -162,7 +162,7 @@ fn a_client_says_whose_traffic_it_is() {
     assert!(refused.contains("--scitag"), "{refused}");
 }
 
-/// A collector that is not there costs nothing but a count.
+/// A collector that cannot be reached is counted, and delays no copy.
 #[test]
 fn a_copy_does_not_wait_for_a_collector() {
     let section = "[http.scitags]\ncollectors = ['collector.invalid']\nflow_label = true\ndefault = 449\n";

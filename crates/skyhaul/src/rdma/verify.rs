@@ -95,7 +95,7 @@ impl Writers {
         taken
     }
 
-    /// Nothing is known of `range`; joins it with neighbours of which the same is.
+    /// Notes what is known of `range`, which has no entry; merges it with neighbours that have the same.
     fn insert(&mut self, range: Range<u64>, of: Written) {
         let Range { mut start, mut end } = range;
         if start >= end {

@@ -127,7 +127,7 @@ pub(super) fn connecting(
         Some(VsiOutcome::Started) | None => {
             let code = match held.source {
                 VsiSource::Scan => VsiCode::Started,
-                // m5copy takes nothing but 0 for these.
+                // m5copy accepts only 0 for these.
                 VsiSource::File | VsiSource::Chunks => VsiCode::Done,
             };
             context.runtime.transfer = Some(held);
