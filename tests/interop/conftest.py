@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("SKYHAUL_BIN", ROOT / "target/release/skyhaul"))
-os.environ["SKYHAUL_CONFIG"] = "/dev/null"  # whatever file the host has
+os.environ["SKYHAUL_CONFIG"] = str(ROOT / "tests/settings.toml")  # whatever file the host has
 CHUNK = re.compile(r"\.(\d{8})$")
 
 

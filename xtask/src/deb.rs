@@ -1,7 +1,7 @@
 //! The Debian package of the command: `target/deb/skyhaul_VERSION_ARCHITECTURE.deb`.
 //!
 //! ```text
-//!   target/release/skyhaul ──────────────────────▶ /usr/bin/skyhaul                  stripped
+//!   target/dist/skyhaul ─────────────────────────▶ /usr/bin/skyhaul                  stripped
 //!   packaging/debian/skyhaul.service ────────────▶ /usr/lib/systemd/system/
 //!                    sysusers.conf, 60-skyhaul.conf ▶ /usr/lib/sysusers.d/, sysctl.d/
 //!                    station.toml ───────────────▶ /etc/skyhaul/                     kept when it was edited
@@ -21,8 +21,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const COMMAND: &str = "target/release/skyhaul";
-/// A package of the release build is smaller.
+const COMMAND: &str = "target/dist/skyhaul";
+/// A package of what `make dist` built is smaller.
 const MOST_BYTES: u64 = 16 << 20;
 const SOURCES: &str = "packaging/debian";
 /// Files of the package, and where they are installed.
@@ -41,11 +41,11 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 /// Shared libraries of the command, and their packages; that of the C library follows from the versions of its symbols.
 const LIBRARIES: [(&str, &str); 1] = [("libgcc_s.so.1", "libgcc-s1")];
 
-/// Package the release build of the command, or another one for tests; true if all went well.
+/// Package the command that `make dist` built, or another one for tests; true if all went well.
 pub(crate) fn run(other: Option<&Path>) -> Result<bool> {
     let root = workspace::root();
     let command = other.map_or_else(|| root.join(COMMAND), Path::to_owned);
-    ensure!(command.is_file(), "no {} (make build)", command.display());
+    ensure!(command.is_file(), "no {} (make dist)", command.display());
     let (out, packing) = match other {
         None => ("target/deb", ["-Zxz", "-z2"]),
         Some(_) => ("target/suite/deb", ["-Zgzip", "-z1"]),

@@ -1,11 +1,12 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─▶ documentation tests ─▶ fuzz ─┬─▶ whole programs ──┐
-//!                                                              └─▶ tests of each crate ────────────────────────┴─▶ labs of the probe ┘
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─┬─▶ whole programs ─────────────────────────┐
+//!                                                               │               └─▶ documentation tests ─▶ fuzz ─▶ rustdoc ─┤
+//!                                                               └─▶ tests of each crate ─▶ labs of the probe ───────────────┘
 //!     (meanwhile what else must be built: the way of a packet, the tests of the address sanitizer)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
-//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ rustdoc ─▶ the first demo's command ─▶ instructions
+//!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ the first demo's command ─▶ instructions
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -13,8 +14,9 @@
 //! A test that cannot run on this machine prints `SKIPPED: what is missing (how to get it)` and returns; it is then
 //! counted as skipped and named, never as passed. There is one build: the command and the wheel that interop and the Python tests use
 //! are made of what the Rust tests were built of, with its assertions. Only the instructions of a packet are counted in the release
-//! profile, of the library alone; the release command and its wheel are built and tried by `make demo` and `make python`. A live test that fails is run again alone and, if it passes then, named
-//! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each step is kept in `target/suite/`.
+//! profile, of the library alone; the release command and its wheel are built and tried by `make demo` and `make python`. A live test
+//! that fails is run again alone and, if it passes then, named as unsteady ([`again`]). A step that breaks counts as one failure. Full
+//! output of each step is kept in `target/suite/`.
 
 mod again;
 mod alone;
@@ -95,7 +97,6 @@ fn remaining(tally: &mut Tally) -> Result<()> {
     sanitize::run(tally)?;
     core_for_wasm(tally);
     generated_files(tally);
-    pages::run(tally)?;
     Step::new("the command of a first demo, without services and PNG", "cargo").args(FIRST).run(tally)?;
     packet_path(tally);
     Ok(())
@@ -164,50 +165,62 @@ fn build_tests(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Two tests to a processor, as many wait more than they compute. Cargo runs one binary after another, and most wait for their last
-/// test: so two sets run side by side. What failed is run again when nothing runs beside it.
+/// Cargo runs one binary after another, and most wait for their last test. So three lanes run side by side: what computes most and then the
+/// programs, which wait longest; the tests of each crate and then the labs; and documentation behind them all. What failed is run again when
+/// nothing runs beside it.
 fn rust(tally: &mut Tally) -> Result<()> {
-    let mut beside = tally.beside();
-    let units = cargo_test("Rust: unit and property tests", &units()?, 2 * processors());
-    let crates =
-        cargo_test("Rust: models, real sockets and disks, of each crate", &of_crates()?, processors());
-    let (units, crates) = std::thread::scope(|scope| {
-        let crates = scope.spawn(|| again::first(crates, again::rust, &mut beside));
-        (computing(units, tally), crates.join())
-    });
-    let Ok(crates) = crates else { bail!("the tests beside others have panicked") };
-    tally.merge(beside);
-    units?.again(tally)?;
-    crates?.again(tally)?;
-    programs(tally)
+    let (mut second, mut third) = (tally.beside(), tally.beside());
+    let ran = std::thread::scope(|scope| {
+        let lane = scope.spawn(|| {
+            let crates = again::first(crates()?, again::rust, &mut second)?;
+            anyhow::Ok([crates, again::first(labs(), again::rust, &mut second)?])
+        });
+        let units = again::first(unit_tests()?, again::rust, tally)?;
+        let behind = scope.spawn(|| documentation(&mut third));
+        let programs = again::first(programs(), again::rust, tally)?;
+        let (Ok(lane), Ok(behind)) = (lane.join(), behind.join()) else {
+            bail!("the tests beside others have panicked")
+        };
+        behind?;
+        let [crates, labs] = lane?;
+        anyhow::Ok([units, crates, programs, labs])
+    })?;
+    tally.merge(second);
+    tally.merge(third);
+    ran.iter().try_for_each(|ran| ran.again(tally))
+}
+
+/// What computes most.
+fn unit_tests() -> Result<Step> {
+    Ok(cargo_test("Rust: unit and property tests", &units()?, 2 * processors()))
+}
+
+/// These leave the unit tests most of the processors.
+fn crates() -> Result<Step> {
+    Ok(cargo_test("Rust: models, real sockets and disks, of each crate", &of_crates()?, processors()))
 }
 
 /// These wait longest: for what is sent at a rate, for time limits, for disks that hang.
-fn programs(tally: &mut Tally) -> Result<()> {
+fn programs() -> Step {
     let target = [PROGRAMS.to_owned()];
-    let programs = cargo_test("Rust: whole programs", &target, 3 * processors()).args(["--skip", LABS]);
-    // A lab and its ends go first where that is permitted: late, they would measure the tests beside them.
-    let labs = cargo_test("Rust: what a probe names on paths of a lab", &target, 1).args([LABS]);
-    let labs = labs.under(&["nice", "-n", "-10"]);
-    let mut beside = tally.beside();
-    let (programs, labs) = std::thread::scope(|scope| {
-        let labs = scope.spawn(|| again::first(labs, again::rust, &mut beside));
-        (again::first(programs, again::rust, tally), labs.join())
-    });
-    let Ok(labs) = labs else { bail!("the tests beside others have panicked") };
-    tally.merge(beside);
-    programs?.again(tally)?;
-    labs?.again(tally)
+    cargo_test("Rust: whole programs", &target, 3 * processors()).args(["--skip", LABS])
 }
 
-/// The unit tests, and what else computes more than it waits: the tests of each crate, which run beside it, leave it most of the
-/// processors.
-fn computing(units: Step, tally: &mut Tally) -> Result<again::Ran> {
-    let units = again::first(units, again::rust, tally)?;
-    cargo_test("Rust: documentation tests", &["--doc".to_owned()], 2 * processors()).run(tally)?;
+/// A lab and its ends go first where that is permitted: late, they would measure the tests beside them.
+fn labs() -> Step {
+    let target = [PROGRAMS.to_owned()];
+    let labs = cargo_test("Rust: what a probe names on paths of a lab", &target, 1).args([LABS]);
+    labs.under(&["nice", "-n", "-10"])
+}
+
+/// What only computes, for what the programs leave.
+fn documentation(tally: &mut Tally) -> Result<()> {
+    let tests = cargo_test("Rust: documentation tests", &["--doc".to_owned()], 2 * processors());
+    tests.under(&step::BEHIND).run(tally)?;
     let driver = workspace::root().join("target/debug").join(fuzz::DRIVER);
-    Step::new("fuzz: every target for a moment", driver).args(["--executions", "100000"]).run(tally)?;
-    Ok(units)
+    let fuzz = Step::new("fuzz: every target for a moment", driver).args(["--executions", "100000"]);
+    fuzz.under(&step::BEHIND).run(tally)?;
+    pages::run(tally)
 }
 
 /// `pytest` on these tests.

@@ -4,7 +4,7 @@
 //! gives rustdoc those of the tests' build, with all words that the pages need too. So the suite has it run a script in the place of
 //! rustdoc, which leaves out the words that ask for tests.
 
-use super::step::Step;
+use super::step::{BEHIND, Step};
 use super::tally::Tally;
 use crate::docs::RUSTDOCFLAGS;
 use crate::workspace;
@@ -35,10 +35,12 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         .args(["test", "--quiet", "--workspace", "--locked", "--doc"])
         .env(RUSTDOCFLAGS.0, Path::new(RUSTDOCFLAGS.1))
         .env("RUSTDOC", &written(&workspace::root().join("target"))?)
+        .under(&BEHIND)
         .run(tally)?;
     Step::new("rustdoc: the pages of the chores, without warnings", "cargo")
         .args(["doc", "--quiet", "--no-deps", "--locked", "--package", "xtask"])
         .env(RUSTDOCFLAGS.0, Path::new(RUSTDOCFLAGS.1))
+        .under(&BEHIND)
         .run(tally)?;
     Ok(())
 }

@@ -13,6 +13,9 @@ use std::time::Instant;
 /// Lines of a failed step that are shown again at its end.
 const SHOWN_ON_FAILURE: usize = 80;
 
+/// Words before those of a step that only computes: what waits for time limits and sends at rates goes before it.
+pub(super) const BEHIND: [&str; 3] = ["nice", "-n", "10"];
+
 /// Time that the processors of this machine have spent, in ticks: what waits is seen, and what else runs counts too.
 pub(super) struct Load(Option<(u64, u64)>);
 

@@ -93,6 +93,9 @@ pub(crate) fn send(to: &str, line: &str) -> Value {
     run(&format!("send --json --to {to} {line}")).expect(0).json()
 }
 
+/// Whatever file the host has.
+const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/settings.toml");
+
 /// A command that runs. It is killed when it is dropped.
 pub(crate) struct Job {
     child: Child,
@@ -106,8 +109,7 @@ impl Job {
     pub(crate) fn start(words: &[String]) -> Self {
         let binary = std::env::var_os("SKYHAUL_BINARY");
         let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into()));
-        // Whatever file the host has.
-        command.env("SKYHAUL_CONFIG", "/dev/null");
+        command.env("SKYHAUL_CONFIG", SETTINGS);
         command.args(words);
         Self::of(command)
     }
@@ -118,7 +120,7 @@ impl Job {
         let binary = std::env::var_os("SKYHAUL_BINARY");
         let binary = binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into());
         let mut command = Command::new("sh");
-        command.env("SKYHAUL_CONFIG", "/dev/null").env("LOG", log);
+        command.env("SKYHAUL_CONFIG", SETTINGS).env("LOG", log);
         command.args(["-c", "exec \"$0\" \"$@\" 2>>\"$LOG\""]).arg(binary).args(words);
         Self::of(command)
     }
