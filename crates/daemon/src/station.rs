@@ -57,6 +57,7 @@ pub use shared::StationReply;
 
 use crate::peers::{PeerServer, PeerServerOptions, StationSigns};
 use crate::served::roots::ServedDirectory;
+use crate::vsi::Arrivals;
 use crate::webdav::WebDavServer;
 use alerts::Alerts;
 use dashboard::board::Board;
@@ -135,6 +136,7 @@ impl StationService {
             deliveries: Mutex::new(job),
             files: OnceLock::new(),
             peers: OnceLock::new(),
+            arrivals: Mutex::default(),
             is_recording: Arc::default(),
             fleet: Mutex::default(),
             fleet_view: Mutex::default(),
@@ -284,6 +286,11 @@ impl StationService {
     pub fn show_files(&self, server: &WebDavServer) {
         // There is one for each station.
         let _ = self.shared.files.set(server.view());
+    }
+
+    /// Shows what arrives for dialogues in the status of the station, as long as those who own it keep it.
+    pub(crate) fn show_arrivals(&self, arrivals: &Arc<Arrivals>) {
+        lock(&self.shared.arrivals).push(Arc::downgrade(arrivals));
     }
 
     /// Starts the servers of copies and measurements beside the station, with the rights that its configuration gives. `tokens` are those

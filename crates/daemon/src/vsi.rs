@@ -25,6 +25,7 @@ mod tests;
 
 pub use adapter::StationAdapter;
 pub use arrivals::ArrivalOptions;
+pub(crate) use arrivals::Arrivals;
 pub use shared::{
     FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT, LINE_PAUSE, MAX_CONNECTIONS, MAX_PER_ADDRESS, VsiStation,
     WRITE_TIMEOUT,

@@ -225,6 +225,33 @@ fn peer_line(client: &Value) -> String {
     line
 }
 
+/// Data that other hosts send, in one line.
+fn arrival_line(arrival: &Value) -> String {
+    let text = |key: &str| escaped_name(arrival[key].as_str().unwrap_or_default());
+    let number = |key: &str| arrival[key].as_u64().unwrap_or(0);
+    let what = match text("path") {
+        path if path.is_empty() => "chunks of scans".into(),
+        path => path,
+    };
+    let mut line = format!(
+        "arriving on {}: {what}: {}, {} written",
+        text("listen"),
+        text("state"),
+        bytes(number("written_bytes"))
+    );
+    match number("connections") {
+        0 => {}
+        1 => line.push_str(", 1 connection"),
+        several => {
+            let _ = write!(line, ", {several} connections");
+        }
+    }
+    if !text("failure").is_empty() {
+        let _ = write!(line, ", FAILED: {}", text("failure"));
+    }
+    line
+}
+
 /// A transfer in one line.
 pub(super) fn transfer_line(transfer: &Value) -> String {
     let text = |key: &str| transfer[key].as_str().unwrap_or_default();
@@ -379,6 +406,10 @@ fn text(status: &Value) -> String {
     }
     for transfer in list("transfers") {
         let _ = writeln!(out, "{}", transfer_line(&transfer));
+    }
+    for arrival in list("arrivals").iter().filter(|one| one["state"] != "closed" || !one["failure"].is_null())
+    {
+        let _ = writeln!(out, "{}", arrival_line(arrival));
     }
     for client in status["peers"]["clients"].as_array().into_iter().flatten() {
         let _ = writeln!(out, "{}", peer_line(client));

@@ -1,7 +1,7 @@
 //! The station as a service: recordings through its API, refusals with their numbers, and its ends.
 
 use crate::device::Mounted;
-use crate::site::{Done, Job, Site, number, run, see, vdif, wait_for, words};
+use crate::site::{Done, Job, Site, free_port, number, run, see, vdif, wait_for, words};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -19,11 +19,6 @@ pub(crate) struct Serving {
     pub(crate) job: Job,
     pub(crate) api: String,
     pub(crate) ports: [u16; 2],
-}
-
-/// A port that nobody uses now.
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Writes the configuration of a station.

@@ -8,9 +8,11 @@ use skyhaul::io::disk::is_locked;
 use skyhaul::wire::vdif::{Header, Vdif};
 use skyhaul::wire::{Order, fila10g, mark5b, vtp};
 use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,6 +37,17 @@ pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T 
         }
         assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
         std::thread::sleep((8 * look.elapsed()).clamp(*PAUSE.start(), *PAUSE.end()));
+    }
+}
+
+/// A port that nothing has, to be opened later: below those that the kernel gives to tests which ask for any (ip_local_port_range).
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let port = 10_000 + (std::process::id() as u16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

@@ -264,12 +264,20 @@ fn scans_are_sent_as_m5copy_asks() {
     job.finish().expect(0);
 }
 
+/// The address of a station's HTTP API.
+pub(crate) fn site_api(job: &Job) -> String {
+    job.stderr().split_once("http://").unwrap().1.lines().next().unwrap().to_owned()
+}
+
+/// A list in the status of a station, by its HTTP API.
+pub(crate) fn site_list(job: &Job, key: &str) -> Vec<serde_json::Value> {
+    let status = run(&format!("status --station http://{} --json", site_api(job))).expect(0).json();
+    status[key].as_array().unwrap().clone()
+}
+
 /// The transfers of a station, by its HTTP API.
 pub(crate) fn site_status(job: &Job) -> Vec<serde_json::Value> {
-    let said = job.stderr();
-    let api = said.split_once("http://").unwrap().1.lines().next().unwrap();
-    let status = run(&format!("status --station http://{api} --json")).expect(0).json();
-    status["transfers"].as_array().unwrap().clone()
+    site_list(job, "transfers")
 }
 
 #[test]

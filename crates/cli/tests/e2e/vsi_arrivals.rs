@@ -1,14 +1,9 @@
 //! VSI-S between two stations, as m5copy drives them: chunks by `vbs2net` and `net2vbs`, files by `file2net` and `net2file`.
 
-use crate::site::{Site, number, wait_for};
-use crate::vsi::{FieldSystem, flexbuff, serve_with, site_status};
+use crate::site::{Site, free_port, number, run, wait_for};
+use crate::vsi::{FieldSystem, flexbuff, serve_with, site_api, site_list, site_status};
 use rustix::process::Signal;
 use std::fs;
-use std::net::TcpListener;
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// Settings that m5copy makes on both sides; returns the port of data.
 fn prepare(sides: [&mut FieldSystem; 2]) {
@@ -53,6 +48,9 @@ fn chunks_go_from_one_station_to_another() {
     let (last, arrived) = chunks(&mut from, &mut to, label);
     ended(&last);
     assert_eq!(arrived, size);
+    let seen = site_list(&other, "arrivals");
+    assert!(seen.len() == 1 && seen[0]["state"] == "closed" && seen[0]["kind"] == "chunks", "{seen:?}");
+    assert_eq!(number(&seen[0]["written_bytes"]), size);
     let found = |chunk: usize| {
         let name = format!("{label}/{label}.{chunk:08}");
         let mut files = there.disks.iter().filter_map(|disk| fs::read(disk.join(&name)).ok());
@@ -121,6 +119,13 @@ fn files_go_from_one_station_to_another() {
     let mut copy = |mode: &str, on: &str| {
         let opened = to.ask(&format!("net2file=open:{sink},{mode}"));
         assert_eq!(opened[0], "0", "{opened:?}");
+        let status = run(&format!("status --station http://{}", site_api(&other))).expect(0);
+        let line = format!(": {sink}: open, ");
+        assert!(
+            status.told().lines().any(|of| of.starts_with("arriving on ") && of.contains(&line)),
+            "{}",
+            status.told()
+        );
         from.does(&format!("file2net=connect:127.0.0.1:{source}"));
         wait_for("the connection", || (from.ask("file2net?")[1] == "connected").then_some(()));
         from.does(&format!("file2net=on:{on}"));

@@ -36,7 +36,7 @@ use skyhaul_core::station::{
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
@@ -342,6 +342,12 @@ impl ApiState {
         let qualities = lock(&self.service.shared.board).qualities.clone();
         status["quality"] =
             qualities.iter().map(|(name, report)| (name.clone(), json::quality(report))).collect();
+        let arrivals: Vec<Value> = lock(&self.service.shared.arrivals)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .flat_map(|of| of.json())
+            .collect();
+        status["arrivals"] = arrivals.into();
         if let Some(peers) = self.service.shared.peers.get() {
             status["peers"] = peers.json();
         }

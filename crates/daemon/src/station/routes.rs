@@ -51,7 +51,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: "GET",
         path: "/api/v1/status",
         call: Call::Status,
-        summary: "Inputs, disks, memory, recordings, transfers, and scans that a recorder left without an end",
+        summary: "Inputs, disks, memory, recordings, transfers, data that arrive by VSI-S, and scans that a recorder left without an end",
         body: &[],
         query: &[],
         reply: (200, JSON, "the state of the station"),

@@ -12,6 +12,7 @@ use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
 use crate::peers::PeersView;
+use crate::vsi::Arrivals;
 use crate::webdav::FilesView;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub(super) files: OnceLock<FilesView>,
     /// The server of copies and measurements beside the station, if there is one.
     pub(super) peers: OnceLock<PeersView>,
+    /// What arrives for the dialogues of VSI-S ports, which own it.
+    pub(super) arrivals: Mutex<Vec<Weak<Arrivals>>>,
     /// Whether something is recorded, or about to be.
     pub(super) is_recording: Arc<AtomicBool>,
     /// What is known of its fleet, if it is a member of one.

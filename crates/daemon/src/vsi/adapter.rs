@@ -116,6 +116,7 @@ impl StationAdapter {
             .spawn(move || reading.keep_catalog())?;
         let inspections = Arc::new(Semaphore::new(MAX_INSPECTIONS));
         let arrivals = Arc::new(Arrivals::new(arrivals));
+        service.show_arrivals(&arrivals);
         Ok(Arc::new(Self { service, shared, inspections, arrivals, catalog: Some(catalog) }))
     }
 

@@ -18,6 +18,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+use serde_json::{Value, json};
 use shared::{Arrival, Receiver};
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
@@ -58,7 +59,7 @@ pub struct ArrivalOptions {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     options: ArrivalOptions,
     all: Mutex<BTreeMap<u64, Arc<Arrival>>>,
 }
@@ -82,6 +83,28 @@ impl Arrivals {
         Self { options, all: Mutex::default() }
     }
 
+    /// As the HTTP API has them: all that are open, and the last ones that were closed.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        let of = |(id, arrival): (&u64, &Arc<Arrival>)| {
+            let state = match (arrival.is_open.load(Ordering::SeqCst), arrival.is_stopped()) {
+                (true, false) => "open",
+                (true, true) => "closing",
+                (false, _) => "closed",
+            };
+            json!({
+                "id": id,
+                "kind": if arrival.path.is_some() { "file" } else { "chunks" },
+                "path": arrival.path.as_ref().map(|path| path.to_string_lossy()),
+                "listen": arrival.listens.get().map(SocketAddr::to_string),
+                "state": state,
+                "connections": arrival.serving.load(Ordering::SeqCst),
+                "written_bytes": arrival.written.load(Ordering::Relaxed),
+                "failure": *lock(&arrival.failure),
+            })
+        };
+        lock(&self.all).iter().map(of).collect()
+    }
+
     /// As dialogues see them.
     pub(super) fn view(&self) -> Vec<VsiArrival> {
         let of = |(id, arrival): (&u64, &Arc<Arrival>)| VsiArrival {
@@ -101,7 +124,11 @@ impl Arrivals {
         options: &VsiAcceptOptions,
         is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> VsiOutcome {
-        let arrival = Arc::new(Arrival { is_open: AtomicBool::new(true), ..Arrival::default() });
+        let path = match &options.what {
+            VsiAccepted::File { path, .. } => Some(PathBuf::from(path)),
+            VsiAccepted::Chunks => None,
+        };
+        let arrival = Arc::new(Arrival { path, is_open: AtomicBool::new(true), ..Arrival::default() });
         {
             let mut all = lock(&self.all);
             let open = all.values().filter(|one| one.is_open.load(Ordering::SeqCst)).count();
@@ -120,6 +147,7 @@ impl Arrivals {
         match self.begin(options, &arrival, is_recorded) {
             Ok(present_bytes) => VsiOutcome::Accepting { present_bytes },
             Err((code, why)) => {
+                *lock(&arrival.failure) = Some(why.clone());
                 arrival.is_open.store(false, Ordering::SeqCst);
                 failed(code, why)
             }
@@ -134,6 +162,7 @@ impl Arrivals {
     ) -> Result<u64, (VsiCode, String)> {
         let code = |error: io::Error| (VsiCode::Failed, error.to_string());
         let door = Door::open(address(&options.port).map_err(code)?).map_err(code)?;
+        let _ = arrival.listens.set(door.local());
         let (receiver, present): (Arc<dyn Receiver>, u64) = match &options.what {
             VsiAccepted::Chunks => {
                 let chunks =

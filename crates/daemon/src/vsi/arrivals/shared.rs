@@ -2,9 +2,10 @@
 
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +15,10 @@ pub(super) const SILENCE: Duration = Duration::from_secs(600);
 /// Something that arrives.
 #[derive(Debug, Default)]
 pub(in crate::vsi) struct Arrival {
+    /// The file that it is written to; none for chunks.
+    pub(super) path: Option<PathBuf>,
+    /// Where it listens, once it does.
+    pub(super) listens: OnceLock<SocketAddr>,
     pub(super) is_open: AtomicBool,
     pub(super) stop: AtomicBool,
     /// Connections that are served.

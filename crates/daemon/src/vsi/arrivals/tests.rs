@@ -121,6 +121,48 @@ fn chunks_arrive_as_jive5ab_sends_them_and_those_that_are_there_are_named() {
 }
 
 #[test]
+fn what_arrives_is_seen_from_its_first_connection_to_its_end() {
+    let mut world = World::new();
+    let (chunks, port, _) = world.open(VsiAccepted::Chunks).unwrap();
+    let seen = |world: &World, at: usize| world.arrivals.json()[at].clone();
+    let of = |state: &str, connections: u32, written: u64| {
+        let listen = format!("127.0.0.1:{port}");
+        json!({ "id": chunks, "kind": "chunks", "path": null, "listen": listen, "state": state,
+            "connections": connections, "written_bytes": written, "failure": null })
+    };
+    assert_eq!(seen(&world, 0), of("open", 0, 0));
+    let whole = chunk("a/a.00000000", &[7; 100_000]);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(&whole[..whole.len() - 1]).unwrap();
+    until(|| seen(&world, 0)["connections"] == 1);
+    // It ends when the connection does.
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| world.close(chunks));
+        until(|| seen(&world, 0)["state"] == "closing");
+        stream.write_all(&whole[whole.len() - 1..]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(closing.join().unwrap(), Ok(100_000));
+    });
+    assert_eq!(seen(&world, 0), of("closed", 0, 100_000));
+    // What could not be opened is seen with the reason.
+    let refused = world.file("outside", VsiExisting::Keep).unwrap_err();
+    let file = seen(&world, 1);
+    assert_eq!((&file["state"], &file["kind"]), (&json!("closed"), &json!("file")));
+    assert_eq!((&file["failure"], &file["written_bytes"]), (&json!(refused), &json!(0)));
+    assert!(file["path"].as_str().unwrap().ends_with("/outside"), "{file}");
+}
+
+/// Waits for it, up to a minute.
+#[track_caller]
+fn until(is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn what_is_no_whole_chunk_leaves_nothing_and_replaces_nothing() {
     let mut world = World::new();
     let (id, port, _) = world.open(VsiAccepted::Chunks).unwrap();
