@@ -450,3 +450,35 @@ fn messages_that_overtake_each_other_are_never_called_different() {
         assert_eq!(sum, number(&served["written_bytes"]), "{served}");
     }
 }
+
+/// Two connections write to the same place at once: neither standard orders one behind the other, so memory is what one of them wrote,
+/// byte by byte, and nothing is called different.
+#[test]
+fn two_connections_that_write_to_one_place_are_never_called_different() {
+    for (tier, transport) in [("stage", "udp"), ("bpf", "udp"), ("", "tcp")] {
+        if tier == "bpf" && !may_place() {
+            continue;
+        }
+        let tier = if tier.is_empty() { String::new() } else { format!("--tier {tier}") };
+        let (job, address) = listening(Job::start(&words(&format!(
+            "rdma serve --listen rdma+{transport}://127.0.0.1:0 --json --region a:64KiB:write --verify --connections 2 {tier}"
+        ))));
+        let line = |message: &str, messages: u32| {
+            format!(
+                "rdma write {address} --pattern --message {message} --messages {messages} --rate 200Mbps --json"
+            )
+        };
+        // Of different lengths, so that the boundaries of the one lie within the other's.
+        let writers = [line("64KiB", 300), line("24KiB", 800)].map(|line| Job::start(&words(&line)));
+        let written: u64 =
+            writers.into_iter().map(|writer| number(&writer.finish().expect(0).json()["bytes"])).sum();
+        let served = job.finish().expect(0).json();
+        let verify = &served["verify"];
+        assert_eq!(number(&verify["different_bytes"]), 0, "{tier} {transport}: {served}");
+        assert!(number(&verify["compared_bytes"]) > 64 << 10, "{tier} {transport}: {served}");
+        let sum_of_both = number(&verify["compared_bytes"]) + number(&verify["overwritten_bytes"]);
+        assert_eq!(sum_of_both, number(&served["written_bytes"]), "{tier} {transport}: {served}");
+        assert_eq!(sum(&served["connections"], "written_bytes"), number(&served["written_bytes"]));
+        assert_eq!(number(&served["written_bytes"]), written, "{tier} {transport}: {served}");
+    }
+}
