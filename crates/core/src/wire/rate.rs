@@ -13,7 +13,7 @@
 
 use super::frame::FrameTime;
 
-/// How many more frames must be of another second than of this before the stream is followed there.
+/// How many more frames must be of another second than of this before the stream is followed there, if none is of the second after it.
 const STRAYS: u32 = 64;
 
 /// Watches the ends of seconds.
@@ -28,6 +28,8 @@ pub struct RateWatch {
     /// Seconds begun since the stream is followed; the first was not received from its start.
     begun: u32,
     strays: u32,
+    /// The second of the last frames, which is another, and their highest frame number.
+    elsewhere: Option<(i64, u32)>,
 }
 
 impl RateWatch {
@@ -39,16 +41,38 @@ impl RateWatch {
             Some(-1) => self.before = self.before.map(|highest| highest.max(time.frame)),
             Some(1) => return self.begin(time),
             _ => {
-                self.strays += 1;
-                if self.second.is_none() || self.strays > STRAYS {
-                    *self =
-                        RateWatch { second: Some(time.unix_seconds), highest: time.frame, ..Self::default() };
-                }
+                self.stray(time);
                 return None;
             }
         }
-        self.strays = self.strays.saturating_sub(1);
+        self.found();
         None
+    }
+
+    /// A frame of this second, or of one beside it.
+    fn found(&mut self) {
+        self.strays = self.strays.saturating_sub(1);
+        self.elsewhere = None;
+    }
+
+    /// A frame of another second. If the frames that follow it are of that second and then of the next one, the stream is there: so
+    /// one frame of each part of a stream shows an outage as soon as all of them do.
+    #[cold]
+    fn stray(&mut self, time: FrameTime) {
+        self.strays += 1;
+        let (second, highest) = match self.elsewhere {
+            Some((second, highest)) if second == time.unix_seconds => (second, highest.max(time.frame)),
+            Some((second, highest)) if second.checked_add(1) == Some(time.unix_seconds) => {
+                *self = RateWatch { second: Some(second), highest, ..Self::default() };
+                self.begin(time);
+                return;
+            }
+            _ => (time.unix_seconds, time.frame),
+        };
+        self.elsewhere = Some((second, highest));
+        if self.second.is_none() || self.strays > STRAYS {
+            *self = RateWatch { second: Some(second), highest, ..Self::default() };
+        }
     }
 
     /// A new second begins: the one before the last is now complete.
@@ -59,7 +83,7 @@ impl RateWatch {
         self.before = (self.begun > 0).then_some(self.highest);
         (self.second, self.highest) = (Some(time.unix_seconds), time.frame);
         self.begun = self.begun.saturating_add(1);
-        self.strays = self.strays.saturating_sub(1);
+        self.found();
         agreed
     }
 }
@@ -87,6 +111,21 @@ mod tests {
             (70..1000).flat_map(|n| [time(n, 100), stray].into_iter().take(1 + usize::from(n % 3 == 0)));
         assert_eq!(watch([stray].into_iter().chain(times)), Some(100));
         assert_eq!(watch((70..299).map(|n| time(n, 100))), None, "too early to say");
+    }
+
+    /// A receiver looks at the last frame of each part, and has one or two of these in a second.
+    #[test]
+    fn an_outage_delays_it_by_the_seconds_that_it_takes_whatever_is_looked_at() {
+        for (each, outage) in
+            [(1, 200..300), (50, 200..300), (100, 200..1300), (100, 150..1250), (50, 150..160)]
+        {
+            let last = |n: &i64| n % each == each - 1 && !outage.contains(n);
+            let upto = |end| watch((70..end).filter(last).map(|n| time(n, 100)));
+            assert_eq!(upto(outage.end + 500), Some(100), "each {each}th, without {outage:?}");
+        }
+        // A thread whose clock is wrong takes turns with others, and hides nothing.
+        let both = (70..1000).flat_map(|n| [time(n, 100), time(n + 7000, 100)]);
+        assert_eq!(watch(both), Some(100));
     }
 
     proptest! {
