@@ -53,6 +53,18 @@ impl IrregularSummary {
         time_jumps + time_stops + frame_gaps + threads_lost + station_changes + rate_changes > 0
     }
 
+    /// The count of a kind of [`FAULT_EVENTS`].
+    pub(crate) fn fault(&mut self, kind: &str) -> &mut u64 {
+        match kind {
+            STOPPED => &mut self.time_stops,
+            THREAD_LOST => &mut self.threads_lost,
+            FRAMES_MISSING => &mut self.frame_gaps,
+            FRAME_RATE => &mut self.rate_changes,
+            STATION => &mut self.station_changes,
+            _ => &mut self.time_jumps,
+        }
+    }
+
     /// In words; empty if there is nothing to say.
     #[must_use]
     pub fn words(&self) -> String {
@@ -100,6 +112,12 @@ pub(crate) const TIMES_REPEATED: &str = "times_repeated";
 const REPEATED_WORDS: &str = " repeat earlier times: ";
 /// The kind of events about threads that vanish.
 pub(crate) const THREAD_LOST: &str = "thread_lost";
+/// The kind of events about frames of a thread that are missing, though no packet is.
+const FRAMES_MISSING: &str = "frames_missing";
+/// The kind of events about a frame rate that is not the assumed one.
+pub(crate) const FRAME_RATE: &str = "frame_rate";
+/// The kind of events about another station in the headers.
+const STATION: &str = "station";
 /// The kind of events about times that stand still.
 pub(crate) const STOPPED: &str = "time_stopped";
 /// The kind of events about the host's clock.
@@ -109,18 +127,18 @@ pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
 /// Kinds of events that make a stream irregular, as [`IrregularSummary::is_fault`] counts them.
 pub(crate) const FAULT_EVENTS: [&str; 7] =
-    [TIME_JUMP, TIMES_REPEATED, STOPPED, "frames_missing", THREAD_LOST, "frame_rate", "station"];
+    [TIME_JUMP, TIMES_REPEATED, STOPPED, FRAMES_MISSING, THREAD_LOST, FRAME_RATE, STATION];
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
 pub const STREAM_EVENTS: [&str; 14] = [
     TIME_JUMP,
     TIMES_REPEATED,
     STOPPED,
-    "frames_missing",
+    FRAMES_MISSING,
     THREAD_LOST,
     "thread_returned",
     "thread_joined",
-    "frame_rate",
-    "station",
+    FRAME_RATE,
+    STATION,
     CLOCK_OFFSET,
     "restart",
     "packets_refused",
@@ -187,7 +205,7 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
                 moment(from),
                 moment(to)
             );
-            ("frames_missing", text)
+            (FRAMES_MISSING, text)
         }
         Change::ThreadLost { thread, last: Some(last), .. } => {
             (THREAD_LOST, format!("thread {thread} sends nothing any more; its last frame: {}", moment(last)))
@@ -204,7 +222,7 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
         Change::Rate { assumed, frames, at } => {
             let not = assumed.map(|rate| format!(", not {rate} as assumed")).unwrap_or_default();
             (
-                "frame_rate",
+                FRAME_RATE,
                 format!("seconds have {frames} frames{not}, by the end of the one before {}", moment(at)),
             )
         }
@@ -218,7 +236,7 @@ pub(crate) fn told(change: &Change, family: FamilyRef, rate: Option<(u64, u64)>)
                 name(is),
                 moment(at)
             );
-            ("station", text)
+            (STATION, text)
         }
     }
 }
@@ -277,6 +295,11 @@ mod tests {
         ];
         for (change, is_fault) in all {
             assert_eq!(FAULT_EVENTS.contains(&told(&change, family, None).0), is_fault, "{change:?}");
+        }
+        for kind in FAULT_EVENTS {
+            let mut summary = IrregularSummary::default();
+            *summary.fault(kind) += 1;
+            assert!(summary.is_fault(), "{kind}");
         }
     }
 }

@@ -142,6 +142,42 @@ fn what_only_the_recorder_saw_is_irregular_for_check_too() {
     }
 }
 
+/// A thread that was asked for and never came, behind numbers; and a rate that was given, and that the frame numbers disprove: no frame
+/// on the disks shows it, and `check` judges it as the recorder did.
+#[test]
+fn what_was_asked_for_and_did_not_come_is_irregular_for_check_too() {
+    let bare = |packet: Vec<u8>| packet[8..].to_vec();
+    let all = [
+        ("--threads 0-2", two(900, right).collect::<Vec<_>>(), "threads_lost", "thread_lost"),
+        ("--frame-rate 150", two(1500, right).map(bare).collect(), "rate_changes", "frame_rate"),
+    ];
+    for (options, packets, count, kind) in all {
+        let site = Site::new(1);
+        let (report, done) = recorded(&site, options, packets.into_iter());
+        assert_eq!(done.code, Some(1), "{kind}: {}", done.stderr);
+        assert!(kinds(&report).iter().any(|of| of == kind), "{report}");
+        let check = site.check(1);
+        assert_eq!(check["verdict"], "irregular", "{kind}: {check}");
+        let counted = |of: &Value| number(&of["irregular"][count]);
+        assert_eq!(counted(&check["datastreams"][0]), counted(&report["streams"][0]), "{check}");
+    }
+}
+
+/// Frames that were left out at the end of a chunk, as their times were not known yet, are missing in it, and not between it and the
+/// next one.
+#[test]
+fn frames_left_out_at_the_end_of_a_chunk_are_no_break_of_time() {
+    let site = Site::new(1);
+    let lost = 1700..2300;
+    let fast = |tick: u64| (START + (tick / 2000) as i64, (tick % 2000) as u32);
+    let numbers = two(5000, fast).enumerate().filter(|(n, _)| !lost.contains(n)).map(|(_, packet)| packet);
+    let (report, _) = recorded(&site, "", numbers);
+    assert_eq!(number(&report["streams"][0]["lost"]), 600, "{report}");
+    let check = site.check(0);
+    assert_eq!(number(&check["datastreams"][0]["ledger"]["in_chunks"]), 600, "{check}");
+    assert_eq!(number(&check["datastreams"][0]["time_breaks"]), 0, "{check}");
+}
+
 #[test]
 fn the_hosts_clock_is_compared_live() {
     let site = Site::new(1);

@@ -12,7 +12,7 @@
 //! times are compared with the kernel's time of the packets, which is kept for each open object ([`Arrivals`]).
 
 use super::info::{StreamInfo, Watched};
-use crate::irregular::{CLOCK_OFFSET, TIMES_REPEATED, offset_words, told};
+use crate::irregular::{CLOCK_OFFSET, FRAME_RATE, TIMES_REPEATED, offset_words, told};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -205,7 +205,7 @@ impl Watch {
         self.timeline.forget_rate();
         (self.ends, self.disputed) = (RateWatch::default(), None);
         let text = format!("frame numbers go beyond {rate} frames/s as stated: the rate is learned");
-        self.tell(info, "frame_rate", &text);
+        self.tell(info, FRAME_RATE, &text);
     }
 
     /// The stream ended with many packets that were late or unpaired, one behind the other.

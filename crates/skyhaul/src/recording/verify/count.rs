@@ -10,10 +10,11 @@ use crate::irregular::{IrregularSummary, told};
 use crate::ledger::{Discard, FrameLedger, differs};
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, Rate, Time, Verdict, cut_bytes};
 use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of, unpacked};
-use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk};
+use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use crate::recording::verify::file::Seen;
 use skyhaul_core::wire::{Change, FamilyRef, Format, RateWatch, Timeline, TimelineOptions, Trace};
+use std::ops::Range;
 
 /// State of a chunk's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(in crate::recording) struct Count<'a> {
     files: FilePlaces,
     /// Frames of chunks that are not there since then.
     since: u64,
+    /// Frames left out of the last chunk since then.
+    left_out: u64,
     gaps_since: bool,
     /// A record does not give the frames missing before its chunk.
     is_silent: bool,
@@ -58,6 +61,7 @@ impl<'a> Count<'a> {
             before: None,
             files: FilePlaces::default(),
             since: 0,
+            left_out: 0,
             gaps_since: false,
             is_silent: false,
             ledger: FrameLedger {
@@ -116,8 +120,12 @@ impl<'a> Count<'a> {
         [first, last]: [Option<Time>; 2],
     ) -> (u64, Option<i128>) {
         let step = self.before.zip(first).and_then(|(before, first)| self.rate.steps(before, first));
-        let step = step.filter(|&step| !self.rate.is_next(step));
         let meta = chunk.record.as_ref().map(|record| &record.meta);
+        // These are missing within the chunks, and not between them.
+        let [before, at_end] = meta.map_or([0; 2], left_out_at_ends);
+        let left_out = std::mem::replace(&mut self.left_out, at_end).saturating_add(before);
+        let step = step.map(|step| step - i128::from(left_out / self.lanes));
+        let step = step.filter(|&step| !self.rate.is_next(step));
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
         let by_time = found.before.unwrap_or(by_time.saturating_mul(self.lanes)).saturating_sub(self.since);
         let stated = meta.and_then(|meta| meta.gap);
@@ -251,6 +259,17 @@ impl<'a> Count<'a> {
         }
         (ledger, wrong)
     }
+}
+
+/// Frames left out of a file before its first and after its last, if the record gives no times of these places.
+fn left_out_at_ends(meta: &ChunkMeta) -> [u64; 2] {
+    let of = |range: Option<&Range<u32>>, has_time: bool| {
+        let range = range.filter(|_| meta.packed && !has_time);
+        range.map_or(0, |range| u64::from(range.end.saturating_sub(range.start)))
+    };
+    let first = meta.missing.first().filter(|range| range.start == 0);
+    let last = meta.missing.last().filter(|range| range.end == meta.units);
+    [of(first, meta.first_time.is_some()), of(last, meta.last_time.is_some())]
 }
 
 /// Why it is not known what is missing among the frames of a file whose headers do not prove it; `None` if none of them has a time.

@@ -1,6 +1,6 @@
 //! Judges a datastream: compares each step of its plan with the files read.
 
-use crate::irregular::{IrregularSummary, STOPPED, THREAD_LOST, TIMES_REPEATED};
+use crate::irregular::{FAULT_EVENTS, IrregularSummary, TIMES_REPEATED};
 use crate::ledger::FrameLedger;
 use crate::recording::Event;
 use crate::recording::contents::{
@@ -193,22 +193,18 @@ impl StreamCheck<'_> {
         self.sum
     }
 
-    /// Where frames are placed by their times, those that a stopped or returning clock sent are in no chunk, and a thread that
-    /// vanished before the frame rate was known may be all fill: only the recorder saw them.
+    /// Faults that the recorder saw, and the frames on the disks do not show: where these are placed by their times, those that a
+    /// stopped or returning clock sent are in no chunk; a thread that was asked for and never came, and a stated frame rate that
+    /// frame numbers disproved, are in none either.
     fn seen_before_the_disks(&mut self) {
-        let Some(info) = self.about.map(|about| &about.info).filter(|info| !info.numbered) else { return };
+        let Some(info) = self.about.map(|about| &about.info) else { return };
         let of_sender = |event: &&Event| info.sender.as_ref().is_none_or(|sender| event.is_of(sender));
-        let counts = &mut self.sum.irregular;
-        // Jumps of kind `time_jump` are between frames that are on the disks.
-        let all = [
-            (STOPPED, counts.time_stops, &mut counts.time_stops),
-            (THREAD_LOST, counts.threads_lost, &mut counts.threads_lost),
-            (TIMES_REPEATED, 0, &mut counts.time_jumps),
-        ];
-        for (kind, seen, count) in all {
+        for kind in FAULT_EVENTS {
+            // No frame of times that were repeated is on the disks.
+            let seen = if kind == TIMES_REPEATED { 0 } else { *self.sum.irregular.fault(kind) };
             let events = self.recording.events.iter().filter(|event| event.kind == kind).filter(of_sender);
             for event in events.skip(usize::try_from(seen).unwrap_or(usize::MAX)) {
-                *count += 1;
+                *self.sum.irregular.fault(kind) += 1;
                 let text = format!("seen while it was recorded: {}", event.text);
                 self.findings.add(Verdict::Irregular, None, text);
             }
