@@ -135,6 +135,10 @@ fn unless_none(n: u64, text: impl Fn(u64) -> String) -> String {
     if n == 0 { String::new() } else { format!("  {}", text(n)) }
 }
 
+/// Where nothing gives the number of frames in a second.
+const MORE_MAY_BE_MISSING: &str =
+    "; more may be missing at the ends of seconds, as the frame rate is not known";
+
 /// `skyhaul cat`.
 pub(crate) fn cat(args: &CatArgs) -> Result<Outcome> {
     let (recording, at) = send::open(&args.disks.disk, &args.scan, args.stream, args.follow)?;
@@ -157,11 +161,13 @@ pub(crate) fn cat(args: &CatArgs) -> Result<Outcome> {
     output.flush()?;
     let account = reader.account();
     let (filled, left_out) = (account.frames_filled(), account.frames_left_out());
-    if filled + left_out > 0 {
+    let is_open = account.more_may_be_missing();
+    if filled + left_out > 0 || args.fill && is_open {
         let about = recording.about(at);
         let packets = about.map_or(1, |about| skyhaul::frames::packets_per_frame(&about.info));
         let (filled, left_out) = (print::units(filled, packets), count(left_out));
-        say!("{filled} filled with frames marked invalid, {left_out} left out");
+        let more = if is_open { MORE_MAY_BE_MISSING } else { "" };
+        say!("{filled} filled with frames marked invalid, {left_out} left out{more}");
     }
     if args.follow {
         say!("{} read from the recorder's memory", counted(reader.chunks_from_memory(), "chunk"));

@@ -360,6 +360,33 @@ fn losses_before_the_frame_rate_is_known_are_a_lower_bound_that_is_settled() {
     }
 }
 
+/// An outage of seconds at the beginning, before the frame rate is known: it is counted when the rate is, and filled.
+#[test]
+fn an_outage_before_the_frame_rate_is_known_is_counted_and_filled() {
+    const FPS: u32 = 400;
+    let outage = 2 * FPS..9 * FPS;
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send_timed(&recorder.address(), FPS, 16 * FPS, |n| !outage.contains(&n));
+    recorder.drained();
+    let report = recorder.stop().json();
+    agreed(&report);
+    assert_eq!(drops(&report), 0);
+    assert_eq!(number(&report["streams"][0]["lost"]), u64::from(7 * FPS), "{report}");
+    assert!(report["streams"][0].get("lost_is_lower_bound").is_none(), "{report}");
+    assert_eq!(site.check(0)["ledger"], report["ledger"]);
+    let cat = site.run("cat trial --fill").expect(0);
+    assert!(cat.stderr.contains("0 left out") && !cat.stderr.contains("more may be"), "{}", cat.stderr);
+    // Of a stream that ends too early to tell, that is said.
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send_timed(&recorder.address(), FPS, 3 * FPS, |n| !(700..900).contains(&n));
+    recorder.drained();
+    recorder.stop();
+    let cat = site.run("cat trial --fill").expect(0);
+    assert!(cat.stderr.contains("more may be missing at the ends of seconds"), "{}", cat.stderr);
+}
+
 /// What is forwarded when it is placed, and refused later, is counted: a target gets what the report says.
 #[test]
 fn forwarded_frames_that_are_refused_later_are_counted() {

@@ -182,6 +182,7 @@ struct Encountered {
     gaps_total: u64,
     frames_filled: u64,
     frames_left_out: u64,
+    more_may_be_missing: bool,
     notes: Vec<Finding>,
 }
 
@@ -216,6 +217,16 @@ impl Account {
     #[must_use]
     pub fn frames_left_out(&self) -> u64 {
         self.met().frames_left_out
+    }
+
+    /// Whether more frames may be missing than are counted: there is a gap across the end of a second, and nothing gives the frame rate.
+    #[must_use]
+    pub fn more_may_be_missing(&self) -> bool {
+        self.met().more_may_be_missing
+    }
+
+    pub(super) fn note_open_gap(&self) {
+        self.met().more_may_be_missing = true;
     }
 
     pub(super) fn add_frames(&self, filled: u64, left_out: u64) {

@@ -75,6 +75,9 @@ impl ReadAhead {
     /// chunks that are missing before it.
     fn frames_before(&self, meta: &ChunkMeta, counted: Option<Counted>) -> u64 {
         let by_time = self.last_time.zip(meta.first_time).and_then(|(from, to)| self.between(from, to));
+        if meta.gap_is_lower_bound && by_time.is_none() {
+            self.sender.account.note_open_gap();
+        }
         // The rate may have been learned after the record was written.
         let stated = match meta.gap {
             Some(gap) if meta.gap_is_lower_bound => Some(gap.max(by_time.unwrap_or(0))),
