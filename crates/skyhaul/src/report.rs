@@ -329,7 +329,12 @@ impl ReceiveReport {
         self.packets += total.packets;
         self.wire_bytes += total.bytes;
         add_counts(&mut self.rejects, &total.rejects);
-        self.objects = objects.into_iter().map(|(name, counts)| (name.to_owned(), counts)).collect();
+        let is_forwarded = !self.forward.is_empty();
+        let counted = |counts: ObjectCounts| match is_forwarded {
+            true => counts,
+            false => ObjectCounts { forwarded: 0, forwarded_then_refused: 0, ..counts },
+        };
+        self.objects = objects.into_iter().map(|(name, counts)| (name.to_owned(), counted(counts))).collect();
         self.counters = counters;
         self.ended = ended.unwrap_or_default().to_owned();
         self.errors.extend(failure.map(|failure| format!("write: {failure}")));
@@ -349,10 +354,11 @@ impl ReceiveReport {
         let others = &self.other_streams;
         let rest = line("other streams", others.packets, others.placed, &others.rejects);
         let mut wrong: Vec<String> = self.streams.iter().filter_map(of_stream).chain(rest).collect();
-        // Heaps and events are forwarded packet by packet, before their tables judge them: no sum is made of those.
-        let targets = self.forward.iter().filter(|_| self.objects.is_empty());
-        let taken = self.placed().saturating_add(self.forwarded_then_refused());
-        wrong.extend(targets.filter_map(|target| {
+        // Heaps and events are forwarded packet by packet, before their tables judge them.
+        let frames = self.streams.iter().map(|s| s.forwarded_then_refused).sum::<u64>();
+        let frames = self.placed().saturating_add(frames).saturating_add(others.forwarded_then_refused);
+        let taken = self.objects.values().fold(frames, |sum, counts| sum.saturating_add(counts.forwarded));
+        wrong.extend(self.forward.iter().filter_map(|target| {
             let dropped = target.dropped_queue.saturating_add(target.dropped_refused);
             let fates = ("packets forwarded or dropped", target.frames.saturating_add(dropped));
             differs(&target.target, fates, ("placed, or forwarded and refused later", taken))
@@ -374,11 +380,13 @@ impl ReceiveReport {
         self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
     }
 
-    /// Frames that were forwarded when they were placed, and refused later: sum over all streams.
+    /// Packets that were forwarded and then refused: frames after they were placed, packets of heaps and events when they arrived. Sum
+    /// over all streams.
     #[must_use]
     pub fn forwarded_then_refused(&self) -> u64 {
         let listed: u64 = self.streams.iter().map(|s| s.forwarded_then_refused).sum();
-        listed + self.other_streams.forwarded_then_refused
+        let of_objects: u64 = self.objects.values().map(|counts| counts.forwarded_then_refused).sum();
+        listed + of_objects + self.other_streams.forwarded_then_refused
     }
 
     /// Whether more frames of a stream may be lost than [`lost`](Self::lost) counts.

@@ -3,7 +3,7 @@
 //! Single packets that announce much.
 
 use crate::site::{
-    ANY, Job, Site, all_acknowledged, drops, number, port, refused, send, sum, wait_for, words,
+    ANY, Job, Site, all_acknowledged, drops, number, port, refused, run, send, sum, wait_for, words,
 };
 use crate::site::{numbered, see, vdif};
 use serde_json::Value;
@@ -328,6 +328,52 @@ fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
     let complete = number(&report["objects"]["heaps"]["complete"]);
     assert!(complete >= 19 || dropped > 0, "{complete} honest heaps: {report}");
     assert!(after - before < 200 << 10, "{} KiB more", after - before);
+}
+
+/// Heaps are forwarded before they are judged: each packet of a sender that may send, and none of another; and the sums say so.
+#[test]
+fn heaps_are_forwarded_as_they_come_but_not_those_of_senders_that_may_not_send() {
+    for format in ["spead", "auto"] {
+        let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = target.local_addr().unwrap();
+        let line = format!(
+            "receive {ANY} --from 127.0.0.5 --format {format} --json --memory 128MiB --forward udp://{to}"
+        );
+        let mut receiver = Job::start(&words(&line));
+        let there = ("127.0.0.1", port(&receiver.address()));
+        let [allowed, other] = ["127.0.0.5:0", "127.0.0.66:0"].map(|from| UdpSocket::bind(from).unwrap());
+        for heap in 1..=50 {
+            allowed.send_to(&packet(heap, 1000, 0, &[1; 1000]), there).unwrap();
+            other.send_to(&packet(1000 + heap, 1000, 0, &[2; 1000]), there).unwrap();
+            if heap % 10 == 0 {
+                // Late, and no packet at all.
+                allowed.send_to(&packet(heap, 1000, 0, &[1; 1000]), there).unwrap();
+                allowed.send_to(&[7; 200], there).unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        receiver.drained();
+        let report = receiver.stop().json();
+        assert!(report["unbalanced"].is_null(), "{report}");
+        let heaps = &report["objects"]["heaps"];
+        assert_eq!(
+            (number(&heaps["forwarded"]), number(&heaps["forwarded_then_refused"])),
+            (60, 10),
+            "{report}"
+        );
+        let forward = &report["forward"][0];
+        assert_eq!(number(&forward["frames"]), 60, "{report}");
+        target.set_nonblocking(true).unwrap();
+        let (mut came, mut bytes) = (0, [0; 2000]);
+        while let Ok(length) = target.recv(&mut bytes) {
+            assert!(!bytes[..length].ends_with(&[2; 100]), "{format}: a packet of the other sender");
+            came += 1;
+        }
+        assert_eq!(came, 60, "{format}");
+    }
+    let refused =
+        run("receive --listen tcp://127.0.0.1:0 --format spead --forward udp://127.0.0.1:9").expect(2);
+    assert!(refused.stderr.contains("heaps that arrive by TCP cannot be forwarded"), "{}", refused.stderr);
 }
 
 /// Heaps of an honest sender, and after each of its packets one of a forger that begins a heap with a new counter, from this address or from

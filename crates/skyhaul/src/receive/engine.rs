@@ -173,7 +173,8 @@ impl<K: Sink> Engine<K> {
     /// A train of heaps or events.
     fn feed(&mut self, end: usize, train: &Train<'_>) {
         self.tables.feed(end, train);
-        if let Some(tap) = &mut self.tap {
+        // The table has refused the packets of other senders.
+        if let Some(tap) = self.tap.as_mut().filter(|_| self.options.allow.sender(*train.sender).is_ok()) {
             tap.packets(u32::from(train.sender.port()), train, &self.pool);
         }
     }

@@ -22,6 +22,7 @@ use skyhaul_io::lock::lock;
 
 use crate::control::Gauge;
 use crate::panics::reason;
+use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::memory::heap::HeapMemory;
@@ -328,7 +329,13 @@ impl Objects {
             let Missing { unknown_senders, .. } = stats.missing;
             let (missing, ring_full) = (stats.missing.known(), stats.total.ring_full);
             let taken = if state.counts_only { table.counted() } else { *taken };
-            let counts = ObjectCounts { missing, unknown_senders, ring_full, ..taken };
+            let mut counts = ObjectCounts { missing, unknown_senders, ring_full, ..taken };
+            // Packets of senders that may not send are not forwarded; all others are, before their table judges them.
+            let rejects = &stats.total.rejects;
+            let withheld = rejects.get(Reject::NotAllowed);
+            counts.forwarded = stats.total.packets.saturating_sub(withheld);
+            counts.forwarded_then_refused =
+                rejects.iter().map(|(_, packets)| packets).sum::<u64>().saturating_sub(withheld);
             report.objects.insert(table.family().objects().name(), counts);
             report.total.merge(&stats.total);
             for (name, n) in stats.named().filter(|(name, n)| *n > 0 && !name.starts_with("reject_")) {

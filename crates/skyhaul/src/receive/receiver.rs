@@ -153,7 +153,8 @@ impl Receiver {
         Ok(Self { options, sources, mirror, pool, objects })
     }
 
-    /// A TCP port: for packets as long as a heap if such are requested, for frames otherwise.
+    /// A TCP port: for packets as long as a heap if such are requested, for frames otherwise. What is forwarded are frames: the packets of a
+    /// heap are placed as their pieces arrive, and may be longer than a datagram.
     fn tcp(
         options: &ReceiverOptions,
         objects: Option<&Arc<Objects>>,
@@ -163,11 +164,20 @@ impl Receiver {
         let local = port.local();
         let name = at.at(local).to_string();
         let format = options.learn.format;
+        let forwards = !options.forward.is_empty();
         let source = match (objects, format.family()) {
+            (Some(_), Some(family)) if family.objects() != Frames && forwards => {
+                let text = format!(
+                    "{at}: {} that arrive by TCP cannot be forwarded{}",
+                    family.objects().name(),
+                    Hint("receive them by UDP, or record them and send the recording")
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
             (Some(objects), Some(family)) if family.objects() != Frames => objects
                 .connections(family, name, port)
                 .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
-            (Some(objects), None) => {
+            (Some(objects), None) if !forwards => {
                 Box::new(UnknownPort::new(name, port, objects.clone(), options.tcp.clone()))
             }
             _ => tcp::frames(port, format, &options.tcp),

@@ -168,6 +168,11 @@ impl ObjectSink for Nowhere {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Counts of a family's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectCounts {
@@ -187,6 +192,12 @@ pub struct ObjectCounts {
     pub payload_bytes: u64,
     /// Objects whose payload is not the pattern, if verified.
     pub wrong: u64,
+    /// Packets that were forwarded when they arrived, before they were placed or refused; 0 if nothing is forwarded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forwarded: u64,
+    /// Of these, packets that were refused then.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forwarded_then_refused: u64,
 }
 
 impl ObjectCounts {
