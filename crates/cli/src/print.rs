@@ -301,6 +301,12 @@ pub(crate) fn units(n: u64, packets_per_frame: u32) -> String {
     if packets_per_frame > 1 { format!("{text} ({packets_per_frame} per frame)") } else { text }
 }
 
+/// A number of frames that may be a lower bound.
+pub(crate) fn lost_frames(n: u64, is_lower_bound: bool) -> String {
+    let frames = counted(n, "frame");
+    if is_lower_bound { format!("at least {frames}") } else { frames }
+}
+
 /// A count that may be a lower bound.
 pub(crate) fn at_least(n: u64, is_lower_bound: bool) -> String {
     if is_lower_bound { format!("at least {}", count(n)) } else { count(n) }

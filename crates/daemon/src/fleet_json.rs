@@ -174,6 +174,7 @@ fn read_info(fields: &Fields<'_>) -> Result<RecorderInfo, NotAFleetValue> {
 fn live(live: &LiveState) -> Value {
     json!({
         "activity": live.activity.name(), "scans": live.scans, "rate_bits": live.rate_bits, "lost_frames": live.lost_frames,
+        "lost_is_lower_bound": live.lost_is_lower_bound,
         "free_bytes": live.free_bytes, "disk_lag_ms": live.disk_lag_millis, "clock_offset_ns": live.clock_offset_nanos,
         "schedule": live.schedule.as_ref().map(current), "unpublished_scans": live.unpublished_scans,
         "sequence": live.sequence, "at": millis(live.at),
@@ -187,6 +188,8 @@ fn read_live(fields: &Fields<'_>) -> Result<LiveState, NotAFleetValue> {
         scans: fields.texts("scans")?,
         rate_bits: fields.number("rate_bits")?,
         lost_frames: fields.number("lost_frames")?,
+        // Older recorders did not write it.
+        lost_is_lower_bound: fields.flag_if_any("lost_is_lower_bound")?.unwrap_or_default(),
         free_bytes: fields.number_if_any("free_bytes")?,
         disk_lag_millis: fields.number_if_any("disk_lag_ms")?,
         clock_offset_nanos: fields.signed_if_any("clock_offset_ns")?,
@@ -233,7 +236,7 @@ fn scan(scan: &ClosedScan) -> Value {
     json!({
         "recorder": scan.recorder.as_str(), "recording": scan.recording, "bytes": scan.bytes,
         "start": scan.start.map(format), "stop": scan.stop.map(format), "valid_fraction": scan.valid_fraction,
-        "lost_frames": scan.lost_frames, "missing_sha256": scan.missing_sha256,
+        "lost_frames": scan.lost_frames, "lost_is_lower_bound": scan.lost_is_lower_bound, "missing_sha256": scan.missing_sha256,
         "adler32": scan.adler32.map(|sum| format!("{sum:08x}")), "crc32c": scan.crc32c.map(|sum| format!("{sum:08x}")),
         "outcome": scan.outcome,
     })
@@ -253,6 +256,8 @@ fn read_scan(
         stop: fields.seconds_if_any("stop")?,
         valid_fraction: fields.fraction_if_any("valid_fraction")?,
         lost_frames: fields.number("lost_frames")?,
+        // Older recorders did not write it.
+        lost_is_lower_bound: fields.flag_if_any("lost_is_lower_bound")?.unwrap_or_default(),
         missing_sha256: fields.text_if_any("missing_sha256")?,
         adler32: fields.sum_if_any("adler32")?,
         crc32c: fields.sum_if_any("crc32c")?,

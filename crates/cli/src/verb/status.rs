@@ -3,7 +3,7 @@
 use super::listener;
 use crate::args::{AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs};
 use crate::outcome::Outcome;
-use crate::print::{self, bytes, counted, rate};
+use crate::print::{self, bytes, counted, lost_frames, rate};
 use anyhow::Result;
 use serde_json::{Value, json};
 use skyhaul::io::say::escaped_name;
@@ -105,15 +105,17 @@ fn line(recording: &Value) -> String {
         bytes(number("received_bytes")),
         bytes(number("written_bytes"))
     );
-    for (key, what) in [("lost_frames", "frame"), ("kernel_drops", "packet")] {
-        match (number(key), what) {
-            (0, _) => {}
-            (lost, "frame") => {
-                let _ = write!(line, ", {} lost", counted(lost, what));
-            }
-            (lost, _) => {
-                let _ = write!(line, ", {} dropped by the kernel", counted(lost, what));
-            }
+    let is_lower_bound = recording["lost_is_lower_bound"] == true;
+    match number("lost_frames") {
+        0 if !is_lower_bound => {}
+        lost => {
+            let _ = write!(line, ", {} lost", lost_frames(lost, is_lower_bound));
+        }
+    }
+    match number("kernel_drops") {
+        0 => {}
+        drops => {
+            let _ = write!(line, ", {} dropped by the kernel", counted(drops, "packet"));
         }
     }
     match number("discarded_bytes") {

@@ -1,7 +1,7 @@
 //! A station's outcome of a recording is the verdict of `check`, and so are the answers of its port of a Mark 6.
 
 use crate::serve::{FPS, SECOND, Serving};
-use crate::site::{Site, number, numbered, vdif, wait_for};
+use crate::site::{Site, number, numbered, run, vdif, wait_for};
 use skyhaul::wire::Order;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -93,4 +93,32 @@ fn a_station_says_what_check_says_of_a_jump_a_lost_thread_and_a_late_one() {
     }
     assert!(serving.metrics().contains("skyhaul_station_recordings_irregular_total 3"));
     assert!(serving.metrics().contains("skyhaul_station_recordings_faulty_total 0"));
+}
+
+/// Frames at the end of a second that are lost before the frame rate is known are not counted, and every view says so.
+#[test]
+fn losses_that_are_a_lower_bound_are_shown_as_one() {
+    let serving = Serving::start(Site::new(1), "");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    serving.call("station start bound --input a").expect(0);
+    socket.connect(("127.0.0.1", serving.ports[0])).unwrap();
+    for (n, packet) in stream(0, |tick, _| !(990..1000).contains(&tick) && tick != 500).iter().enumerate() {
+        // Without the sequence number.
+        socket.send(&packet[8..]).unwrap();
+        if n % 20 == 19 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let said = wait_for("the loss", || {
+        let said = run(&format!("status --station http://{}", serving.api)).told();
+        said.contains(" lost").then_some(said)
+    });
+    assert!(said.contains(", at least 2 frames lost"), "{said}");
+    assert!(serving.metrics().contains("skyhaul_station_lost_is_lower_bound{input=\"a\",scan=\"bound\"} 1"));
+    let recording = serving.call("station stop bound").expect(0).json();
+    assert_eq!(
+        (number(&recording["lost_frames"]), &recording["lost_is_lower_bound"]),
+        (2, &true.into()),
+        "{recording}"
+    );
 }

@@ -46,6 +46,7 @@ fn closed(scan: &str) -> ClosedScan {
         stop: None,
         valid_fraction: None,
         lost_frames: 0,
+        lost_is_lower_bound: false,
         missing_sha256: None,
         adler32: None,
         crc32c: None,

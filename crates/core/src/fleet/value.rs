@@ -104,6 +104,8 @@ pub struct LiveState {
     pub rate_bits: u64,
     /// Frames lost in the recordings that run.
     pub lost_frames: u64,
+    /// Whether more may be lost, because the frame rate of a stream is not known.
+    pub lost_is_lower_bound: bool,
     /// Free on disks that can be written to, bytes.
     pub free_bytes: Option<u64>,
     /// How long the data that wait for disks took to arrive, milliseconds; `None` if nothing arrives.
@@ -272,6 +274,8 @@ pub struct ClosedScan {
     pub valid_fraction: Option<f64>,
     /// Frames that never arrived.
     pub lost_frames: u64,
+    /// Whether more may be missing, because the frame rate was not known.
+    pub lost_is_lower_bound: bool,
     /// SHA-256 of the list of missing ranges, hexadecimal: a line `FIRST-LAST` for each range of bytes of the recording as a file that is
     /// fill or on no disk, in order.
     pub missing_sha256: Option<String>,

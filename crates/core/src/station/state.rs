@@ -113,6 +113,8 @@ pub struct RecordingCounts {
     pub discarded_bytes: u64,
     /// Frames that never arrived.
     pub lost_frames: u64,
+    /// Whether more may be missing: at the ends of seconds, as long as the frame rate of a stream is not known.
+    pub lost_is_lower_bound: bool,
     /// Packets that the kernel dropped.
     pub kernel_drops: u64,
 }

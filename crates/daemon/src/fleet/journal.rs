@@ -176,6 +176,7 @@ mod tests {
             stop: None,
             valid_fraction: Some(0.5),
             lost_frames: 3,
+            lost_is_lower_bound: true,
             missing_sha256: None,
             adler32: None,
             crc32c: Some(0xdead_beef),

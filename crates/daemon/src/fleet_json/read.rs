@@ -64,6 +64,10 @@ impl<'a> Fields<'a> {
         self.if_any(name, "a number", Value::as_u64)
     }
 
+    pub(super) fn flag_if_any(&self, name: &'static str) -> Read<Option<bool>> {
+        self.if_any(name, "true or false", Value::as_bool)
+    }
+
     pub(super) fn signed_if_any(&self, name: &'static str) -> Read<Option<i64>> {
         self.if_any(name, "a number", Value::as_i64)
     }

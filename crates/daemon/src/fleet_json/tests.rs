@@ -39,6 +39,7 @@ fn all() -> Vec<(&'static str, FleetValue)> {
                 scans: vec!["n26c3_on_no0001".into()],
                 rate_bits: 1,
                 lost_frames: 2,
+                lost_is_lower_bound: false,
                 free_bytes: Some(3),
                 disk_lag_millis: Some(4),
                 clock_offset_nanos: Some(-5),
@@ -97,6 +98,7 @@ fn all() -> Vec<(&'static str, FleetValue)> {
                 stop: Some(2),
                 valid_fraction: Some(0.999),
                 lost_frames: 3,
+                lost_is_lower_bound: true,
                 missing_sha256: some("ef"),
                 adler32: Some(0x0102),
                 crc32c: Some(0xffff_0001),
@@ -136,6 +138,26 @@ fn each_value_is_read_as_it_was_written() {
         let bytes = encode(&value).expect("short enough");
         assert_eq!(decode(&key, &bytes), Ok(value), "{key}: {}", String::from_utf8_lossy(&bytes));
     }
+}
+
+#[test]
+fn a_value_of_an_older_recorder_is_read() {
+    let all = all();
+    let mut bounds = Vec::new();
+    for (key, value) in &all {
+        let bytes = encode(value).expect("short enough");
+        // Parts of schedules are text.
+        let Ok(mut fields) = serde_json::from_slice::<serde_json::Value>(&bytes) else { continue };
+        if fields.as_object_mut().and_then(|fields| fields.remove("lost_is_lower_bound")).is_some() {
+            let key: FleetKey = key.parse().expect("a key");
+            bounds.push(match decode(&key, fields.to_string().as_bytes()).expect("a value") {
+                FleetValue::Live(live) => live.lost_is_lower_bound,
+                FleetValue::Scan(scan) => scan.lost_is_lower_bound,
+                other => panic!("{other:?}"),
+            });
+        }
+    }
+    assert_eq!(bounds, [false, false]);
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub fn recording(status: &RecordingStatus) -> Value {
         "written_bytes": counts.written_bytes,
         "discarded_bytes": counts.discarded_bytes,
         "lost_frames": counts.lost_frames,
+        "lost_is_lower_bound": counts.lost_is_lower_bound,
         "kernel_drops": counts.kernel_drops,
     })
 }

@@ -107,7 +107,7 @@ fn of_deliveries(service: &StationService, snapshot: &StationSnapshot) -> [Metri
 }
 
 /// Of what is recorded, and of schedules.
-fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
+fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 7] {
     let mut received = metric("received_bytes", Kind::Gauge, "Bytes received by a running recording.");
     let mut written =
         metric("written_bytes", Kind::Gauge, "Bytes of a running recording that are safe on a disk.");
@@ -116,7 +116,12 @@ fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
     let mut lost = metric(
         "lost_frames",
         Kind::Gauge,
-        "Frames of a running recording that never arrived (FILA10G: packets, two per frame).",
+        "Frames of a running recording that never arrived (FILA10G: packets, two per frame); more may be missing where lost_is_lower_bound is 1.",
+    );
+    let mut lower_bound = metric(
+        "lost_is_lower_bound",
+        Kind::Gauge,
+        "1 while the frame rate of a stream is not known: frames lost at the ends of seconds are not counted yet.",
     );
     let mut drops =
         metric("kernel_drops", Kind::Gauge, "Packets of a running recording that the kernel dropped.");
@@ -126,6 +131,7 @@ fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
         written.add(&labels, counts.written_bytes);
         discarded.add(&labels, counts.discarded_bytes);
         lost.add(&labels, counts.lost_frames);
+        lower_bound.add(&labels, u64::from(counts.lost_is_lower_bound));
         drops.add(&labels, counts.kernel_drops);
     }
     let mut scheduled = metric("scheduled_scans", Kind::Gauge, "Scans of a schedule in a state.");
@@ -134,5 +140,5 @@ fn of_recordings(snapshot: &StationSnapshot) -> [Metric; 6] {
             scheduled.add(&[("schedule", &status.name as _), ("state", &state.name() as _)], *count as u64);
         }
     }
-    [received, written, discarded, lost, drops, scheduled]
+    [received, written, discarded, lost, lower_bound, drops, scheduled]
 }

@@ -218,6 +218,7 @@ fn progress(running: &mut RunningRecorder, control: &RecordingControl) -> Record
         written_bytes: disks.iter().map(|disk| disk.acknowledged_bytes).sum(),
         discarded_bytes: running.lost_bytes(),
         lost_frames: report.lost(),
+        lost_is_lower_bound: report.lost_is_lower_bound(),
         kernel_drops: report.kernel_drops(),
     };
     lock(&control.figures).note(RecordingFigures::of(running, &report, &disks, counts));
@@ -233,6 +234,7 @@ fn counts(report: &RecordReport) -> RecordingCounts {
         written_bytes: report.recording.acknowledged_bytes(),
         discarded_bytes: streams.iter().map(|stream| stream.lost_bytes).sum(),
         lost_frames: report.receive.lost(),
+        lost_is_lower_bound: report.receive.lost_is_lower_bound(),
         kernel_drops: report.receive.kernel_drops(),
     }
 }

@@ -324,6 +324,7 @@ impl Node {
             stop: None,
             valid_fraction: None,
             lost_frames: 0,
+            lost_is_lower_bound: false,
             missing_sha256: None,
             adler32: None,
             crc32c: Some(1),

@@ -15,7 +15,7 @@ use super::status::scan_json;
 use super::table::table;
 use crate::args::FleetRunArgs;
 use crate::outcome::{Interrupt, Outcome};
-use crate::print::{self, bytes, counted};
+use crate::print::{self, bytes, counted, lost_frames};
 use crate::verb::receiving::now;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl<'a> Following<'a> {
                 Standing::Absent => "ABSENT: no recorder was online".to_owned(),
             };
             let scans = format!("{} of {}", one.closed_scans(), one.plan.schedule.scans.len());
-            let (received, lost) = (bytes(one.received()), counted(one.lost(), "frame"));
+            let (received, lost) = (bytes(one.received()), lost_frames(one.lost(), one.may_have_lost_more()));
             rows.push(vec![one.plan.station.to_string(), scans, received, lost, result]);
         }
         table(&rows)
@@ -182,6 +182,7 @@ impl<'a> Following<'a> {
                 "station": one.plan.station.as_str(), "result": result, "reason": reason,
                 "scheduled_scans": one.plan.schedule.scans.len(), "closed_scans": one.closed_scans(),
                 "received_bytes": one.received(), "lost_frames": one.lost(),
+                "lost_is_lower_bound": one.may_have_lost_more(),
                 "scans": one.closed.values().map(|scan| scan_json(&one.plan.station, scan)).collect::<Vec<_>>(),
             })
         };
@@ -204,6 +205,11 @@ impl Followed<'_> {
 
     fn lost(&self) -> u64 {
         self.closed.values().fold(0, |sum, scan| sum.saturating_add(scan.lost_frames))
+    }
+
+    /// Whether more frames may be lost than are counted.
+    fn may_have_lost_more(&self) -> bool {
+        self.closed.values().any(|scan| scan.lost_is_lower_bound)
     }
 
     /// Whether a recording is of a scan: after a restart, the rest of it has a name of its own.
@@ -273,7 +279,7 @@ impl Followed<'_> {
                     closed.scan,
                     escaped_name(&closed.outcome),
                     bytes(closed.bytes),
-                    counted(closed.lost_frames, "frame")
+                    lost_frames(closed.lost_frames, closed.lost_is_lower_bound)
                 );
                 self.closed.insert(closed.recording.clone(), closed.clone());
             }
@@ -289,7 +295,7 @@ impl Followed<'_> {
             why.push(format!("{} without a recording", counted(missing as u64, "scan")));
         }
         if self.lost() > 0 {
-            why.push(format!("{} lost", counted(self.lost(), "frame")));
+            why.push(format!("{} lost", lost_frames(self.lost(), self.may_have_lost_more())));
         }
         why.extend(bad.iter().map(|scan| format!("{} {}", scan.scan, scan.outcome)));
         if why.is_empty() { Standing::Complete } else { Standing::Incomplete(why.join(", ")) }

@@ -5,7 +5,7 @@ use super::snapshot::{FleetSnapshot, Recorder};
 use super::table::table;
 use crate::args::FleetStatusArgs;
 use crate::outcome::{Interrupt, Outcome};
-use crate::print::{self, bytes, counted, rate};
+use crate::print::{self, bytes, counted, lost_frames, rate};
 use crate::verb::receiving::now;
 use anyhow::{Result, bail};
 use serde_json::{Map, Value, json};
@@ -205,7 +205,7 @@ fn recorders(snapshot: &FleetSnapshot) -> String {
                 live.activity.name().replace('_', " "),
                 format!("{} s ago", age_seconds(live.at.0)),
                 rate(live.rate_bits as f64),
-                counted(live.lost_frames, "frame"),
+                lost_frames(live.lost_frames, live.lost_is_lower_bound),
                 live.free_bytes.map_or_else(|| "-".to_owned(), bytes),
                 live.disk_lag_millis.map_or_else(|| "-".to_owned(), |lag| format!("{lag} ms")),
                 live.clock_offset_nanos.map_or_else(|| "-".to_owned(), clock),
@@ -248,20 +248,21 @@ fn desired(snapshot: &FleetSnapshot) -> String {
 
 /// Closed scans, summed up for each experiment and station.
 fn scans(snapshot: &FleetSnapshot) -> String {
-    let mut sums = BTreeMap::<_, [u64; 4]>::new();
+    let mut sums = BTreeMap::<_, ([u64; 4], bool)>::new();
     for ((experiment, _, station), scan) in &snapshot.scans {
-        let sum = sums.entry((experiment, station)).or_default();
+        let (sum, is_lower_bound) = sums.entry((experiment, station)).or_default();
         sum[0] += 1;
         sum[1] = sum[1].saturating_add(scan.bytes);
         sum[2] = sum[2].saturating_add(scan.lost_frames);
         sum[3] += u64::from(scan.outcome != "complete");
+        *is_lower_bound |= scan.lost_is_lower_bound;
     }
     if sums.is_empty() {
         return String::new();
     }
     let head = ["experiment", "station", "closed scans", "not complete", "size", "lost"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for ((experiment, station), [scans, size, lost, bad]) in sums {
+    for ((experiment, station), ([scans, size, lost, bad], is_lower_bound)) in sums {
         let (experiment, station) = (experiment.to_string(), station.to_string());
         rows.push(vec![
             experiment,
@@ -269,7 +270,7 @@ fn scans(snapshot: &FleetSnapshot) -> String {
             scans.to_string(),
             bad.to_string(),
             bytes(size),
-            counted(lost, "frame"),
+            lost_frames(lost, is_lower_bound),
         ]);
     }
     table(&rows)
@@ -288,7 +289,7 @@ pub(super) fn each_scan(snapshot: &FleetSnapshot, experiment: &FleetName) -> Str
             closed.recorder.to_string(),
             closed.start.map_or_else(|| "-".to_owned(), format),
             bytes(closed.bytes),
-            counted(closed.lost_frames, "frame"),
+            lost_frames(closed.lost_frames, closed.lost_is_lower_bound),
             escaped_name(&closed.outcome).into_owned(),
             escaped_name(&closed.recording).into_owned(),
         ]);

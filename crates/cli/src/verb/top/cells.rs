@@ -1,6 +1,6 @@
 //! Tables of `top`: rows of cells, each with its style, in columns of equal width.
 
-use crate::print::count;
+use crate::print::at_least;
 use serde_json::Value;
 use skyhaul::io::say::escaped_name;
 use skyhaul::io::terminal::{StyledLine, TextStyle};
@@ -29,11 +29,9 @@ pub(super) fn head(titles: &[&str]) -> Vec<Cell> {
     titles.iter().map(title).collect()
 }
 
-pub(super) fn losses(value: &Value, bad: TextStyle) -> Cell {
-    match value.as_u64().unwrap_or(0) {
-        0 => right(TextStyle::Soft, "0".into()),
-        lost => right(bad, count(lost)),
-    }
+pub(super) fn losses(value: &Value, is_lower_bound: bool, bad: TextStyle) -> Cell {
+    let lost = value.as_u64().unwrap_or(0);
+    right(if lost == 0 { TextStyle::Soft } else { bad }, at_least(lost, is_lower_bound))
 }
 
 /// Text of the station; as it is drawn, so that columns are aligned.

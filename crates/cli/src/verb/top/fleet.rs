@@ -5,7 +5,7 @@
 
 use super::cells::{Cell, aligned, head, left, right};
 use super::reply::{LastReply, ReplyScreen};
-use crate::print::{bytes, count, rate};
+use crate::print::{at_least, bytes, rate};
 use crate::verb::fleet::{FleetSnapshot, Recorder, age_seconds};
 use skyhaul::core::fleet::{FleetName, LiveState, RecorderActivity};
 use skyhaul::io::say::escaped_name;
@@ -91,7 +91,7 @@ impl FleetView {
             (TextStyle::Soft, "  at ".into()),
             (TextStyle::Strong, rate(bits)),
             (TextStyle::Soft, "  lost ".into()),
-            (lost_style(lost), count(lost)),
+            (lost_style(lost), at_least(lost, self.live().any(|live| live.lost_is_lower_bound))),
             (TextStyle::Soft, "  free ".into()),
             (TextStyle::Plain, bytes(free)),
         ]
@@ -165,7 +165,7 @@ impl FleetView {
                 false => left(state, live.activity.name().replace('_', " ")),
             },
             right(TextStyle::Strong, rate(live.rate_bits as f64)),
-            right(lost_style(live.lost_frames), count(live.lost_frames)),
+            right(lost_style(live.lost_frames), at_least(live.lost_frames, live.lost_is_lower_bound)),
             right(TextStyle::Plain, live.free_bytes.map_or_else(none, bytes)),
             right(TextStyle::Plain, live.disk_lag_millis.map_or_else(none, |lag| format!("{lag} ms"))),
             right(
@@ -243,6 +243,21 @@ mod tests {
     fn plain(lines: &[StyledLine]) -> Vec<String> {
         let text = |line: &StyledLine| line.iter().map(|(_, text)| text.as_str()).collect::<String>();
         lines.iter().map(|line| text(line).trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_loss_that_is_a_lower_bound_is_shown_as_one() {
+        let mut view = view(2);
+        let recorder = view.last.reply.snapshot.recorders.get_mut(&(name("S01"), name("rec1"))).unwrap();
+        let bound = LiveState { lost_is_lower_bound: true, ..live(RecorderActivity::Recording, 3) };
+        recorder.live = Some(bound);
+        let lines = plain(&view.lines(200, 60));
+        assert!(lines[1].contains("lost at least 3"), "{lines:#?}");
+        let of = |station: &str| lines.iter().find(|line| line.starts_with(station)).unwrap().clone();
+        assert!(
+            of("S01/rec1").contains(" at least 3 ") && !of("S00/rec1").contains("at least"),
+            "{lines:#?}"
+        );
     }
 
     #[test]

@@ -182,8 +182,8 @@ impl TopView {
                 right(TextStyle::Plain, received.map_or_else(|| "-".into(), rate)),
                 size("received_bytes"),
                 size("written_bytes"),
-                losses(&one["lost_frames"], TextStyle::Warning),
-                losses(&one["kernel_drops"], TextStyle::Bad),
+                losses(&one["lost_frames"], one["lost_is_lower_bound"] == true, TextStyle::Warning),
+                losses(&one["kernel_drops"], false, TextStyle::Bad),
             ]);
         }
         rows
@@ -271,7 +271,7 @@ mod tests {
 
     fn view() -> TopView {
         let recording = json!({ "name": "n26c3\u{1b}[2J", "input": "mh1", "state": "recording", "received_bytes": 1_500_000,
-            "written_bytes": 1_000_000, "lost_frames": 12_345, "kernel_drops": 0 });
+            "written_bytes": 1_000_000, "lost_frames": 12_345, "lost_is_lower_bound": true, "kernel_drops": 0 });
         let status = json!({ "memory_bytes": 2_000_000, "reserved": { "memory_bytes": 1_000_000 },
             "inputs": [{ "name": "mh1", "recording": "n26c3\u{1b}[2J" }, { "name": "mh2", "recording": null }], "recordings": [recording] });
         let figures = json!({ "time": "2026-11-27T12:03:44Z", "received_bits": 1.6e9, "written_bits": 1.5e9, "lost_frames": 3.0,
@@ -308,7 +308,7 @@ mod tests {
         assert!(lines.contains(&"WARNING  /d0: full  since 12:00:00".to_owned()), "{lines:#?}");
         let row = lines.iter().find(|line| line.starts_with("n26c3")).unwrap();
         let head = lines.iter().find(|line| line.starts_with("SCAN")).unwrap();
-        assert!(row.ends_with("1.60 Gb/s   1.50 MB  1.00 MB         12 345        0"), "{row}");
+        assert!(row.ends_with("1.60 Gb/s   1.50 MB  1.00 MB  at least 12 345        0"), "{row}");
         assert_eq!(row.chars().count(), head.chars().count());
         assert!(lines.contains(&"12:01:02  info  n26c3 recording from mh1".to_owned()), "{lines:#?}");
         assert_eq!(lines[23], "q quit");

@@ -160,7 +160,8 @@ impl FactFinder {
         }
         let is_one = opened.as_ref().is_none_or(|(opened, _)| opened.datastreams.len() == 1);
         let times = opened.as_ref().and_then(|(opened, _)| data_times(opened));
-        let lost = opened.as_ref().map_or(0, |(opened, _)| opened.ledger().never_received);
+        let ledger = opened.as_ref().map(|(opened, _)| opened.ledger()).unwrap_or_default();
+        let lost = ledger.never_received;
         let outcome = match (status.and_then(|status| status.outcome.as_ref()), &opened) {
             (Some(outcome), _) => outcome.name(),
             (None, Some((opened, _))) if opened.state == State::Interrupted => "interrupted",
@@ -182,6 +183,8 @@ impl FactFinder {
             stop: times.map(|(_, stop)| stop),
             valid_fraction: opened.as_ref().and_then(|(opened, _)| valid_fraction(opened)),
             lost_frames: status.map_or(lost, |status| status.counts.lost_frames),
+            lost_is_lower_bound: status
+                .map_or(ledger.is_lower_bound, |status| status.counts.lost_is_lower_bound),
             missing_sha256: opened
                 .as_ref()
                 .filter(|_| is_one)
@@ -226,6 +229,7 @@ impl FactFinder {
             },
             rate_bits: self.rate_bits,
             lost_frames: snapshot.recordings.iter().map(|one| one.counts.lost_frames).sum(),
+            lost_is_lower_bound: snapshot.recordings.iter().any(|one| one.counts.lost_is_lower_bound),
             free_bytes: (!free.is_empty()).then(|| free.iter().sum()),
             disk_lag_millis: lag.map(|lag| u64::try_from(lag.as_millis()).unwrap_or(u64::MAX)),
             // To the nanosecond; `as` takes the nearest that fits.

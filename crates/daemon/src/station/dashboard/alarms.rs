@@ -207,7 +207,8 @@ fn of_recording(snapshot: &StationSnapshot, signs: &RecordingSigns, all: &mut Ve
     }
     if signs.has_gaps {
         let lost = signs.counts.lost_frames;
-        add(AlarmLevel::Warning, "frames_missing", format!("frames never arrived: {lost} so far"));
+        let least = if signs.counts.lost_is_lower_bound { "at least " } else { "" };
+        add(AlarmLevel::Warning, "frames_missing", format!("frames never arrived: {least}{lost} so far"));
     }
     let of_this = snapshot.recordings.iter().find(|status| status.name == signs.name);
     let is_recording = of_this.is_some_and(|status| status.state == RecordingState::Recording);

@@ -229,7 +229,7 @@ function drawFleet() {
     ['State', '', one => one.online ? stateOf(one.problem ? 'unreadable' : one.activity.replaceAll('_', ' ')) : element('span', 'state bad', 'offline')],
     ['Scans under way', 'what', live(one => one.scans.join(', '))],
     ['Rate', 'n', live(one => rate(one.rate_bits))],
-    ['Never arrived', 'n', live(one => counted(one.lost_frames, 'care'))],
+    ['Never arrived', 'n', live(one => missing(one))],
     ['Free', 'n', live(one => bytes(one.free_bytes))],
     ['Disk lag', 'n', live(one => millis(one.disk_lag_ms))],
     ['Data − UTC', 'n', live(one => isNumber(one.clock_offset_ns) ? `${(one.clock_offset_ns / 1e9).toFixed(3)} s` : '–')],
@@ -274,20 +274,23 @@ function tile(name, value, more, kind) {
 function drawTiles(alarms) {
   const { figures, status } = state, running = status.recordings;
   const has = (...kinds) => alarms.some(alarm => kinds.includes(alarm.kind));
-  const lost = sum(running, 'kernel_drops'), missing = sum(running, 'lost_frames'), gone = sum(running, 'discarded_bytes');
+  const lost = sum(running, 'kernel_drops'), gone = sum(running, 'discarded_bytes');
   const { free_bytes: free, seconds_left: left } = figures.space, { bytes: pool, used_bytes: used } = figures.pool;
   const count = running.length === 0 ? 'nothing is recorded' : running.length === 1 ? '1 recording' : `${running.length} recordings`;
   show('tiles',
     tile('Received', rate(figures.received_bits), count, has('no_data') ? 'warn' : running.length ? 'good' : ''),
     tile('Written to disks', rate(figures.written_bits), status.disks_rate_bits ? `of ${rate(status.disks_rate_bits)}` : `${figures.disks.length} disks`, has('no_disk') ? 'bad' : has('disk_failed', 'disk_silent') ? 'warn' : running.length ? 'good' : ''),
     tile('Lost on this host', `${number(figures.dropped_packets)} /s`, gone ? `${number(lost)} packets, ${bytes(gone)}` : `${number(lost)} packets in total`, has('data_lost') ? 'bad' : running.length ? 'good' : ''),
-    tile('Never arrived', `${number(figures.lost_frames)} /s`, `${number(missing)} frames in total`, has('frames_missing') ? 'warn' : running.length ? 'good' : ''),
+    tile('Never arrived', `${number(figures.lost_frames)} /s`, `${least(sum(running, 'lost_frames'), running.some(one => one.lost_is_lower_bound))} frames in total`, has('frames_missing') ? 'warn' : running.length ? 'good' : ''),
     tile('Space left', isNumber(left) ? span(left) : bytes(free), isNumber(left) ? `${bytes(free)} free` : 'free', has('space', 'disk_full') ? 'warn' : ''),
     tile('Memory in use', pool ? percent(used / pool) : '0 %', `${bytes(status.reserved.memory_bytes)} of ${bytes(status.memory_bytes)} reserved`, pool && used / pool > 0.8 ? 'bad' : ''));
 }
 
 const STATES = { recording: 'good', starting: 'warn', stopping: 'warn', complete: 'good', gaps: 'warn', irregular: 'warn', empty: 'warn', lossy: 'bad', failed: 'bad', usable: 'good', leader: 'good', follower: 'good', full: 'warn', ended: '', live: 'good', interrupted: 'warn', recorded: 'good', missed: 'bad', cut: 'warn', stopped: 'warn', sending: 'good', sent: 'good' };
 const stateOf = name => element('span', `state ${STATES[name] ?? ''}`, name);
+// Where a frame rate is not known, frames lost at the ends of seconds are not counted yet.
+const least = (count, isBound) => isBound ? `at least ${number(count)}` : number(count);
+const missing = one => [least(one.lost_frames, one.lost_is_lower_bound), one.lost_frames ? 'care' : 'zero'];
 const counted = (count, kind) => [number(count), count ? kind : 'zero'];
 const seconds = (from, to) => from ? (Date.parse(to) - Date.parse(from)) / 1000 : undefined;
 
@@ -311,7 +314,7 @@ function drawRecordings() {
     ['Rate', 'n', cell(one => rate(of(one).received_bits))],
     ['Received', 'n', cell(one => bytes(one.received_bytes))],
     ['Safe on disk', 'n', cell(one => bytes(one.written_bytes))],
-    ['Never arrived', 'n', cell(one => counted(one.lost_frames, 'care'))],
+    ['Never arrived', 'n', cell(one => missing(one))],
     ['Dropped', 'n', cell(one => counted(one.kernel_drops, 'hurt'))],
     ['', 'act', cell(stop)],
   ], rows, 'The station has no input.'));
@@ -355,7 +358,7 @@ function drawCauses() {
   for (const one of figures.recordings) for (const [why, count] of Object.entries(one.refused ?? {})) refused[why] = (refused[why] ?? 0) + count;
   const { no_buffer: memory = 0, ...others } = refused;
   const rows = [
-    ['Never arrived', 'network', sum(status.recordings, 'lost_frames'), number, 'care'],
+    ['Never arrived', 'network', sum(status.recordings, 'lost_frames'), count => least(count, status.recordings.some(one => one.lost_is_lower_bound)), 'care'],
     ['Dropped by the kernel', 'this host', sum(status.recordings, 'kernel_drops'), number, 'hurt'],
     ['No free memory', 'this host', memory, number, 'hurt'],
     ['On no disk', 'disks', sum(status.recordings, 'discarded_bytes'), bytes, 'hurt'],
@@ -395,7 +398,7 @@ function drawScans() {
     ['Length', 'n', one => span(seconds(one.started_at, one.ended_at))],
     ['Received', 'n', one => bytes(one.received_bytes)],
     ['Safe on disk', 'n', one => bytes(one.written_bytes)],
-    ['Never arrived', 'n', one => counted(one.lost_frames, 'care')],
+    ['Never arrived', 'n', one => missing(one)],
     ['Dropped', 'n', one => counted(one.kernel_drops, 'hurt')],
     ['', 'what', one => one.reason ?? ''],
   ], [...status.ended].reverse(), 'No recording has ended since the service began.'));

@@ -56,7 +56,15 @@ fn every_alarm_has_its_condition_and_no_other() {
     assert_eq!(kinds(&alarms), [("data_lost", "s")]);
     assert_eq!(alarms[0].text, "this host is losing data: 3 packets dropped by the kernel");
     let gaps = RecordingSigns { has_gaps: true, counts, ..quiet.clone() };
-    assert_eq!(kinds(&of(StationSigns { recordings: &[gaps], ..signs.clone() })), [("frames_missing", "s")]);
+    let bound = RecordingCounts { lost_is_lower_bound: true, ..counts };
+    for (counts, text) in
+        [(counts, "frames never arrived: 7 so far"), (bound, "frames never arrived: at least 7 so far")]
+    {
+        let gaps = RecordingSigns { counts, ..gaps.clone() };
+        let alarms = of(StationSigns { recordings: &[gaps], ..signs.clone() });
+        assert_eq!(kinds(&alarms), [("frames_missing", "s")]);
+        assert_eq!(alarms[0].text, text);
+    }
     let silent = RecordingSigns { silent_seconds: Some(5), ..quiet.clone() };
     assert_eq!(kinds(&of(StationSigns { recordings: &[silent], ..signs.clone() })), [("no_data", "s")]);
     assert_eq!(kinds(&of(StationSigns { disk_silences: &[0, 5], ..signs.clone() })), [("disk_silent", "d1")]);
