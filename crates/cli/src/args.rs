@@ -52,6 +52,8 @@ mod top;
 mod transfers;
 #[cfg(not(feature = "full"))]
 mod unbuilt;
+#[cfg(feature = "full")]
+mod via;
 
 #[cfg(feature = "full")]
 pub(crate) use balance::{
@@ -109,6 +111,8 @@ pub(crate) use token::{TokenArgs, TokenCreateArgs, TokenShowArgs, TokenWhat};
 pub(crate) use top::TopArgs;
 #[cfg(feature = "full")]
 pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, TransfersWhat};
+#[cfg(feature = "full")]
+pub(crate) use via::ChecksumModeArg;
 
 use clap::FromArgMatches;
 use std::ffi::OsString;

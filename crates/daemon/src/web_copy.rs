@@ -4,6 +4,7 @@
 //!   URLs ─▶ PROPFIND (directories) ─▶ HEAD of each file ─┬▶ fetch: threads ─▶ GET by ranges ─▶ disk        download
 //!                                                        └▶ COPY at one server, markers ─▶ HEAD             between two
 //!   files ─▶ MKCOL (directories) ─▶ HEAD ─▶ PUT ─▶ HEAD                                                     upload
+//!   URLs ─▶ PROPFIND (directories) ─▶ POST /jobs at an FTS server                                           fts
 //! ```
 //!
 //! Threads do the work and wait for disks, as in every copy; the client of `remote` runs below them, so that a slow server
@@ -17,6 +18,7 @@ mod body;
 mod collections;
 mod download;
 pub(crate) mod files;
+pub mod fts;
 mod listing;
 mod marker_reader;
 pub(crate) mod pace;
@@ -72,6 +74,20 @@ pub struct WebAccess {
     pub tag: Option<SciTag>,
 }
 
+impl WebAccess {
+    /// Whether a token may be sent there.
+    fn check_secret(&self, url: &RemoteUrl) -> io::Result<()> {
+        let is_here =
+            url.host == "localhost" || url.address().is_some_and(|ip| ip.to_canonical().is_loopback());
+        if url.is_encrypted || is_here || self.token_in_plain_text {
+            return Ok(());
+        }
+        let hint = Hint("use https://, or --plain-token on a network that you trust");
+        let text = format!("the token would be sent to {} in plain text{hint}", url.host);
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    }
+}
+
 /// A client of one server.
 pub struct WebClient {
     runtime: Runtime,
@@ -119,14 +135,7 @@ impl WebClient {
     }
 
     fn check_token(&self, url: &RemoteUrl) -> io::Result<()> {
-        let is_here =
-            url.host == "localhost" || url.address().is_some_and(|ip| ip.to_canonical().is_loopback());
-        if self.access.token.is_none() || url.is_encrypted || is_here || self.access.token_in_plain_text {
-            return Ok(());
-        }
-        let hint = Hint("use https://, or --plain-token on a network that you trust");
-        let text = format!("the token would be sent to {} in plain text{hint}", url.host);
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+        if self.access.token.is_none() { Ok(()) } else { self.access.check_secret(url) }
     }
 
     /// A session for requests about `url`.

@@ -3,6 +3,7 @@
 use super::limits::OutputArgs;
 use super::limits::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
+use super::via::ViaArgs;
 use crate::args::receive::DiskEngine;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};
@@ -39,7 +40,7 @@ pub(crate) struct CopyFilesArgs {
     /// Sources, then destinations: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
     /// directory, the second into the second, and so on in turn. Or with a web server: `URL... DIR`, `URL FILE`, `SRC... URL/`, `FILE URL` (https,
     /// http, davs, dav); with a server of etransfer, the same with `etd://HOST[:PORT]/PATH`, in which a source may have wildcards
-    #[arg(required = true, num_args = 2.., value_name = "SRC... DIR", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
+    #[arg(required_unless_present = "job", num_args = 2.., value_name = "SRC... DIR", value_hint = ValueHint::AnyPath, help_heading = SOURCE)]
     pub(crate) paths: Vec<OsString>,
     /// File with the token of the server. With URLs, a bearer token, if the server requires one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
@@ -55,13 +56,13 @@ pub(crate) struct CopyFilesArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(65..), help_heading = SOURCE)]
     pub(crate) scitag: Option<u16>,
     /// Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host
-    #[arg(long, help_heading = SOURCE)]
+    #[arg(long, group = "between", help_heading = SOURCE)]
     pub(crate) third_party: bool,
     /// Which server is asked [default: the destination pulls, or if it cannot, the source pushes]
     #[arg(long, value_enum, requires = "third_party", help_heading = SOURCE)]
     pub(crate) mode: Option<CopyModeArg>,
     /// File with the bearer token of the source, if it is not that of --token-file
-    #[arg(long, value_name = "FILE", requires = "third_party", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
+    #[arg(long, value_name = "FILE", requires = "between", value_hint = ValueHint::FilePath, help_heading = SOURCE)]
     pub(crate) source_token_file: Option<PathBuf>,
     /// Port of the server (default: 14301); a URL has its own
     #[arg(long, value_name = "PORT", help_heading = DESTINATION)]
@@ -88,7 +89,7 @@ pub(crate) struct CopyFilesArgs {
     /// First measure disks and path for a few seconds and predict the rate; compare at the end
     #[arg(long, help_heading = PACE)]
     pub(crate) plan: bool,
-    /// Predict as with --plan, without copying. With URLs, count files and bytes
+    /// Predict as with --plan, without copying. With URLs, count files and bytes; with --via, print the job without submitting it
     #[arg(long, help_heading = PACE)]
     pub(crate) dry_run: bool,
     /// Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs
@@ -106,6 +107,8 @@ pub(crate) struct CopyFilesArgs {
     /// System calls for disks [default: auto]
     #[arg(long, value_enum, help_heading = HOST)]
     pub(crate) disk_engine: Option<DiskEngine>,
+    #[command(flatten)]
+    pub(crate) via: ViaArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -3,6 +3,7 @@
 mod etransfer;
 mod options;
 mod summary;
+mod via;
 mod web;
 
 use super::listener::{self, Listener};
@@ -42,6 +43,7 @@ struct Served<'a> {
 pub(crate) fn run(args: &CopyArgs) -> Result<Outcome> {
     match &args.what {
         Some(CopyWhat::Serve(args)) => serve(args),
+        None if args.copy.via.via.is_some() => via::run(&args.copy),
         None if args.copy.paths.iter().any(|path| etransfer::is_url(path)) => etransfer::run(&args.copy),
         None if args.copy.paths.iter().any(|path| path.to_str().is_some_and(is_url)) => web::run(&args.copy),
         None => files(&args.copy),

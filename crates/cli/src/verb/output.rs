@@ -60,7 +60,7 @@ pub(crate) fn command_line() -> String {
 }
 
 /// A word as it must be typed into a shell.
-fn typed(word: &str) -> String {
+pub(crate) fn typed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -133,7 +133,7 @@ pub(super) fn of_disks(args: &CopyFilesArgs) -> [(&'static str, bool); 4] {
     ]
 }
 
-fn url(word: &OsStr) -> Option<&str> {
+pub(super) fn url(word: &OsStr) -> Option<&str> {
     word.to_str().filter(|text| is_url(text))
 }
 
@@ -161,7 +161,7 @@ fn client(args: &CopyFilesArgs, token_file: Option<&Path>) -> Result<WebClient> 
 }
 
 /// The bearer token in a file.
-fn bearer(path: &Path) -> Result<String> {
+pub(super) fn bearer(path: &Path) -> Result<String> {
     let token = listener::read_line(path).context("token file")?;
     if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !token.bytes().all(|byte| byte.is_ascii_graphic())
     {
