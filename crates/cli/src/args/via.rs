@@ -22,7 +22,7 @@ pub(crate) struct ViaArgs {
     #[arg(long, value_name = "ID", requires = "via", conflicts_with_all = ["paths", "dry_run"], help_heading = VIA)]
     pub(crate) job: Option<FtsJobId>,
     /// Cancel this job
-    #[arg(long, requires = "job", conflicts_with = "wait", help_heading = VIA)]
+    #[arg(long, requires = "job", conflicts_with_all = ["wait", "paths"], help_heading = VIA)]
     pub(crate) cancel: bool,
     /// File with the bearer token for the FTS server, if it is not that of --token-file, which storage gets
     #[arg(long, value_name = "FILE", requires = "via", value_hint = ValueHint::FilePath, help_heading = VIA)]
@@ -113,12 +113,13 @@ mod tests {
             (format!("{fts} {job} https://a/x https://b/x"), "cannot be used with"),
             (format!("{fts} {job} --wait --cancel"), "cannot be used with"),
             (format!("{fts} {job} --retry 3"), "cannot be used with"),
-            (format!("{fts} https://a/x https://b/x --cancel"), "--job"),
+            (format!("{fts} https://a/x https://b/x --cancel"), "cannot be used with"),
+            (format!("{fts} --cancel"), "--job"),
             (format!("{fts} --job 7"), "the number of a job"),
             (format!("{fts} https://a/x https://b/x --priority 6"), "from 1 to 5"),
             ("--via https://fts.example https://a/x https://b/x".to_owned(), "expected fts=URL"),
         ] {
-            let said = of(&line).unwrap_err();
+            let said = of(&line).expect_err(&line);
             assert!(said.contains(why), "{line}: {said}");
         }
     }

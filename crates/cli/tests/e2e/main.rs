@@ -30,6 +30,7 @@ mod fleet_array;
 mod fleet_command;
 mod followed;
 mod foreign;
+mod fts;
 mod hostile;
 mod integrity;
 mod join;

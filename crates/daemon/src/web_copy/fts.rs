@@ -290,10 +290,10 @@ impl FtsClient {
     pub fn cancel(&self, number: &FtsJobId, stop: &StopFlag) -> io::Result<FtsJob> {
         let is_over = || stop.is_set();
         let at = format!("/jobs/{number}");
-        let asked = self.web.retried(&is_over, &mut || {
-            let reply = self.ask(Method::DELETE, &at, None, &is_over)?;
-            Ok(self.read(number, &reply)?)
-        });
+        // What it is then is asked for: the reply of some servers has it without its files.
+        let asked = self
+            .web
+            .retried(&is_over, &mut || self.ask(Method::DELETE, &at, None, &is_over).map_err(Into::into));
         asked.map_err(begin_error)?;
         self.status(number, stop)
     }
@@ -415,7 +415,7 @@ impl FtsClient {
         let said = said.unwrap_or_else(|| {
             String::from_utf8_lossy(&text[..text.len().min(4 * MAX_REFUSAL)]).into_owned()
         });
-        let said = self.without_tokens(status::plain(&said, MAX_REFUSAL));
+        let said = self.without_tokens(status::plain(status::paragraph(&said), MAX_REFUSAL));
         let end = if said.is_empty() { String::new() } else { format!(": {said}") };
         let hint = match status {
             401 | 403 if self.web.access.token.is_none() => {

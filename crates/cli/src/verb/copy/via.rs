@@ -199,17 +199,28 @@ fn token_file(args: &CopyFilesArgs) -> Option<&Path> {
 }
 
 fn access(args: &CopyFilesArgs, server: &str) -> Result<FtsAccess> {
-    let token = |path: Option<&Path>| path.map(bearer).transpose();
+    let own = token_file(args);
+    let token = own.map(bearer).transpose()?;
+    // Each file is read once, with one warning if others can read it, too.
+    let of = |path: Option<&Path>| match path.filter(|path| Some(*path) != own) {
+        Some(path) => bearer(path).map(Some),
+        None => Ok(path.and(token.clone())),
+    };
+    let destination_token = of(args.token_file.as_deref())?;
+    let source_token = match &args.source_token_file {
+        Some(path) => of(Some(path))?,
+        None => destination_token.clone(),
+    };
     Ok(FtsAccess {
         server: server.to_owned(),
         web: WebAccess {
-            token: token(token_file(args))?,
+            token,
             token_in_plain_text: args.plain_token,
             authorities: args.ca.clone(),
             tag: None,
         },
-        source_token: token(args.source_token_file.as_deref().or(args.token_file.as_deref()))?,
-        destination_token: token(args.token_file.as_deref())?,
+        source_token,
+        destination_token,
     })
 }
 

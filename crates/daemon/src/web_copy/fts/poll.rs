@@ -8,7 +8,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How long a server may answer nothing that can be used: it is restarted, or a proxy before it has no other.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Replies in turn that are no job.
-const MAX_UNREADABLE: u32 = 8;
+const MAX_UNREADABLE: u32 = 6;
 
 /// What became of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ mod tests {
         let lies = |poll: &mut Poll| {
             (1..20).position(|now| seconds(poll, now, Answer::Unreadable("no job".to_owned())).is_err())
         };
-        assert_eq!(lies(&mut poll), Some(7));
+        assert_eq!(lies(&mut poll), Some(5));
         let mut poll = Poll::new();
         for now in 1..100 {
             let answer = if now % 4 == 0 { Answer::Job } else { Answer::Unreadable("no job".to_owned()) };

@@ -146,6 +146,12 @@ fn shown(word: &str) -> String {
     }
 }
 
+/// What an error says, if it is a page: FTS answers 401 and 403 so (`fts3authmiddleware.py`).
+pub(super) fn paragraph(text: &str) -> &str {
+    let inner = text.split_once("<p>").and_then(|(_, rest)| rest.split_once("</p>")).map(|(inner, _)| inner);
+    inner.filter(|_| text.trim_start().starts_with('<')).unwrap_or(text)
+}
+
 /// Reads a job.
 pub(super) fn job(value: &Value) -> Result<FtsJob, String> {
     let text = |of: &Value, name: &str, most: usize| {
@@ -247,6 +253,15 @@ mod tests {
             ("https://s3.example/f", Some(3), Some(1.5))
         );
         assert_eq!(file.reason.as_deref(), Some("SOURCE [2] https://s3.example/f?… No such file"));
+    }
+
+    #[test]
+    fn an_error_that_is_a_page_is_its_paragraph() {
+        let page = "<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 3.2 Final//EN\">\n<title>403 Forbidden</title>\n<h1>Forbidden</h1>\n<p>Invalid credentials (x)</p>\n";
+        assert_eq!(paragraph(page), "Invalid credentials (x)");
+        for other in ["a <p>b</p> c", "<p>b", "", "<html>in maintenance</html>"] {
+            assert_eq!(paragraph(other), other);
+        }
     }
 
     #[test]
