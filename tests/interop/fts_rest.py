@@ -212,10 +212,13 @@ class Daemon:
         return self.database.execute("SELECT access_token FROM t_token WHERE token_id = ?", (number,)).fetchone()[0]
 
     def step(self):
-        if (HERE / "hold").exists():
+        held = (HERE / "hold").read_text() if (HERE / "hold").exists() else "none"
+        if held == "all":
             return
         # Refresh tokens are got from the issuer first.
         self.database.execute("UPDATE t_file SET file_state = file_state_initial WHERE file_state = 'TOKEN_PREP'")
+        if held == "files":
+            return
         file = self.database.execute("SELECT * FROM t_file WHERE file_state = 'SUBMITTED' ORDER BY priority DESC, file_id LIMIT 1").fetchone()
         if file is None:
             return

@@ -275,7 +275,7 @@ fn copy(file: &Value, overwrite: bool) -> Result<u64, String> {
     let (source, destination) = (text("sources"), text("destinations"));
     let ask = |method: &str, url: &str, more: &str| {
         let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let mut stream = TcpStream::connect(host).unwrap();
+        let Ok(mut stream) = TcpStream::connect(host) else { return "Connection refused".to_owned() };
         stream
             .write_all(
                 format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n")
