@@ -61,6 +61,8 @@ SHOWN_ONLY = {
     "copy-with-etransfer.md": {"etc '/data/out": "another program: test_etransfer.py runs it if it is here"},
     "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one",
                 "skyhaul copy https://data.example/exp/n26c3.vdif": "serve-files-over-http.md does it with a server on this host",
+                "skyhaul copy 'https://s3.example": "a bucket and its signature: the e2e tests in signed.rs have one",
+                "skyhaul copy --via fts=https://fts.example:8446 https://a.example": "test_fts.py does it, if FTS's REST service is here",
                 "skyhaul copy /data/n26c3.vdif https://data.example": "serve-files-over-http.md does it with a server on this host"},
     "lab.md": {
         "skyhaul lab run 'rate": "makes namespaces and needs iperf3: the e2e tests in lab.rs run it with programs that are there",

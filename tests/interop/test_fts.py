@@ -22,14 +22,9 @@ from test_webdav import Site
 PACKAGES = ["Flask==2.0.3", "Werkzeug==2.0.3", "SQLAlchemy==1.4.45", "requests", "dirq", "python-dateutil", "PyJWT", "jwcrypto", "cryptography", "oic", "Mako"]
 HERE = Path(__file__).parent
 # FTS's client without M2Crypto, which it needs for proxies of certificates only.
-FOREIGN = """import json, sys, types
-class Unused(types.ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-for name in ("M2Crypto", "M2Crypto.ASN1"):
-    sys.modules[name] = Unused(name)
+FOREIGN = """import json, sys
+from unittest.mock import MagicMock
+sys.modules |= {"M2Crypto": MagicMock(), "M2Crypto.ASN1": MagicMock()}
 import fts3.rest.client.easy as fts3
 def main(url, ca, token, what, *words):
     context = fts3.Context(url, fts_access_token=open(token).read().strip(), capath=ca)
@@ -219,10 +214,10 @@ def test_jobs_are_followed_cancelled_and_refused(fts):
     fts.hold("none")
     fts.copy("--job", fts.foreign("submit", json.dumps(job)), "--wait")
     assert (b.root / "z").read_bytes() == b"data"
-    for token, why in (("expired", "Signature has expired"), ("other", "udience"), ("forged", "credentials")):
+    # The service takes who shows a token that it does not accept for a user without a name, and says so at `/whoami`.
+    for token in ("expired", "other", "forged"):
         _, said = fts.copy(*fts.storage, f"{a.url}/f", f"{b.url}/no", expect=2, token=token)
-        assert "Permission denied: the FTS server" in said and "hint: the token must be of an issuer" in said, said
-        assert why in said, said
+        assert "Permission denied: the FTS server" in said and "hint: the token must be of an issuer" in said, (token, said)
     _, said = fts.copy("--job", "9fee8c1e-c46d-11e3-8299-02163e00a17a", expect=2)
     assert "answered 404" in said and "No job with the id" in said
 
@@ -241,7 +236,7 @@ def test_a_submission_whose_reply_is_lost_is_one_job(fts):
     job = done.stdout.strip()
     assert fts.foreign("status", job)["job_id"] == job
     log = (fts.here / "rest.log").read_text()
-    assert len(re.findall(r"Job \S+ submitted:", log)) == 1, log
+    assert re.findall(r'\[(\d+) [A-Z ]+\] "POST /jobs', log) == ["200", "409"], log
 
 
 class Losing:

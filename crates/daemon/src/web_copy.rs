@@ -140,12 +140,16 @@ impl WebClient {
 
     /// A session for requests about `url`.
     fn session(&self, url: &RemoteUrl, side: &'static str) -> RemoteSession {
-        if let Some(mut session) = lock(&self.idle).pop() {
+        let token = self.access.token.as_ref().filter(|_| !url.is_signed());
+        // A session sends what it was made with: one for a signed URL has no token.
+        if token.is_some() == self.access.token.is_some()
+            && let Some(mut session) = lock(&self.idle).pop()
+        {
             session.turn_to(url);
             return session;
         }
         let mut passed = HeaderMap::new();
-        if let Some(token) = &self.access.token
+        if let Some(token) = token
             && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {token}"))
         {
             value.set_sensitive(true);
@@ -157,7 +161,9 @@ impl WebClient {
     }
 
     fn put_back(&self, session: RemoteSession) {
-        lock(&self.idle).push(session);
+        if self.access.token.is_none() || !session.url.is_signed() {
+            lock(&self.idle).push(session);
+        }
     }
 
     /// The result of `work`, while the copy is not over and no longer than `limit`.

@@ -3534,7 +3534,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__copy)
-            opts="-q -h -V --token-file --plain-token --ca --scitag --third-party --mode --source-token-file --port --exists --streams --flows --encrypt --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --json --quiet --config --show-config --help --version serve help"
+            opts="-q -h -V --token-file --plain-token --ca --scitag --third-party --mode --source-token-file --port --exists --streams --flows --encrypt --window --cc --limit --plan --dry-run --verify --range --depth --buffered --disk-engine --via --wait --job --cancel --via-token-file --checksum --checksum-mode --retry --priority --activity --json --quiet --config --show-config --help --version serve help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3620,6 +3620,49 @@ _skyhaul() {
                     ;;
                 --disk-engine)
                     COMPREPLY=($(compgen -W "auto uring plain" -- "${cur}"))
+                    return 0
+                    ;;
+                --via)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --job)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --via-token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --checksum)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --checksum-mode)
+                    COMPREPLY=($(compgen -W "both source target none" -- "${cur}"))
+                    return 0
+                    ;;
+                --retry)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --activity)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --config)

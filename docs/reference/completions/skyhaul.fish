@@ -1052,14 +1052,27 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l disk-engine -d 'System calls for disks [default: auto]' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
 uring\t'io_uring'
 plain\t'pwrite'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l via -d 'Submit the copy to an FTS server, which has the storage at both ends carry it out: `URL... URL`. Prints the number of the job' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l job -d 'Show a job that was submitted before; with --wait, follow it' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l via-token-file -d 'File with the bearer token for the FTS server, if it is not that of --token-file, which storage gets' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l checksum -d 'Checksum that FTS compares, or that of the one file with its value, such as ADLER32:03da0195 [default: ADLER32]' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l checksum-mode -d 'Ends whose checksum FTS compares [default: both]' -r -f -a "both\t'Source with destination'
+source\t'Source with the value of --checksum'
+target\t'Destination with the value of --checksum'
+none\t'Sizes only'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l retry -d 'Times that FTS tries a file again; 0 for none [default: as the server is configured]' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l priority -d 'Priority among jobs of the same users, 1 to 5; 5 begins first [default: as the server is configured]' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l activity -d 'Activity, to which FTS gives a share of the transfers of an experiment [default: default]' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plain-token -d 'Send the token of a URL over the network without TLS'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l third-party -d 'Have one of two servers copy to the other (WLCG HTTP-TPC): `URL URL`. The data do not pass through this host'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l encrypt -d 'Encrypt the contents of files too (TLS 1.3). Without it, only requests, names and digests are encrypted. With URLs, the scheme decides'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plan -d 'First measure disks and path for a few seconds and predict the rate; compare at the end'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, without copying. With URLs, count files and bytes'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, without copying. With URLs, count files and bytes; with --via, print the job without submitting it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l verify -d 'Compare the digests of the files at both ends, without copying. Exit status 1 if one is missing or differs'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l buffered -d 'Through the page cache at both ends'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l wait -d 'Follow the job to its end. Ctrl-C stops following; the job continues at the server'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cancel -d 'Cancel this job'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l show-config -d 'Print the settings in force and where each comes from, then exit'

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use skyhaul::io::file::failed;
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -56,7 +57,20 @@ pub(crate) fn open_list(path: &Path) -> Result<Box<dyn Write + Send>> {
 
 /// This command, as it must be typed again.
 pub(crate) fn command_line() -> String {
-    std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &typed(&word))
+    std::env::args()
+        .skip(1)
+        .fold("skyhaul".to_owned(), |line, word| line + " " + &typed(without_key(&word).as_ref()))
+}
+
+/// A word without the query of a URL of the web: it may hold a key, or sign a request.
+fn without_key(word: &str) -> Cow<'_, str> {
+    let is_web = ["https://", "http://", "davs://", "dav://"]
+        .iter()
+        .any(|scheme| word.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme)));
+    match word.split_once('?').filter(|_| is_web) {
+        Some((url, _)) => Cow::Owned(format!("{url}?…")),
+        None => Cow::Borrowed(word),
+    }
 }
 
 /// A word as it must be typed into a shell.
@@ -82,6 +96,19 @@ pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_of_urls_are_not_repeated() {
+        for (word, is) in [
+            ("https://s3.example/b/f?X-Amz-Signature=cafe", "https://s3.example/b/f?…"),
+            ("DAVS://a/f?authz=token", "DAVS://a/f?…"),
+            ("https://a/f", "https://a/f"),
+            ("what?", "what?"),
+            ("udp://1.2.3.4:5?a=b", "udp://1.2.3.4:5?a=b"),
+        ] {
+            assert_eq!(without_key(word), is);
+        }
+    }
 
     #[test]
     fn old_contents_stay_until_there_are_new_ones() {

@@ -58,6 +58,7 @@ mod scitags;
 mod sent_files;
 mod serve;
 mod signals;
+mod signed;
 mod spead;
 mod talk;
 mod third_party;

@@ -189,7 +189,7 @@ pub(crate) struct RemoteSession {
     access: Arc<RemoteAccess>,
     /// "source" or "destination".
     side: &'static str,
-    url: RemoteUrl,
+    pub(crate) url: RemoteUrl,
     passed: HeaderMap,
     progress: Arc<Progress>,
     mark: Option<FlowMark>,

@@ -2,9 +2,10 @@
 
 use super::digests::{Algorithm, DigestSet, expected};
 use super::failure::{Failure, Retry};
+use super::reply::RemoteReply;
 use super::session::RemoteSession;
 use super::version::SourceVersion;
-use axum::http::header::{ACCEPT_RANGES, HeaderName, HeaderValue};
+use axum::http::header::{ACCEPT_RANGES, CONTENT_RANGE, HeaderName, HeaderValue, RANGE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -45,10 +46,10 @@ pub(crate) async fn find(
     wanted: &'static str,
 ) -> Result<Found, Failure> {
     let want = wants(wanted);
-    let late = || {
-        let text = "Connection timed out: the source did not answer HEAD";
-        Failure::new(504, text).retried(Retry::Reconnect)
-    };
+    if source.url.is_signed() {
+        return find_by_part(source, verify, &want).await;
+    }
+    let late = || late("HEAD");
     let mut asked = None;
     if verify != Some(false) {
         let time = if verify == Some(true) { REQUIRED_DIGEST_TIMEOUT } else { DIGEST_TIMEOUT };
@@ -73,11 +74,49 @@ pub(crate) async fn find(
     if reply.status != StatusCode::OK {
         return Err(source.refusal(reply).await);
     }
-    // What cannot be read cannot be compared.
-    let digests = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
     let has_ranges = reply.text(&ACCEPT_RANGES).is_some_and(|text| text.trim().eq_ignore_ascii_case("bytes"));
-    let found =
-        Found { version: SourceVersion::of(&reply), digests: digests.unwrap_or_default(), has_ranges };
+    let found = Found { version: SourceVersion::of(&reply), digests: digests(&reply, verify), has_ranges };
     source.keep(reply);
+    Ok(found)
+}
+
+fn late(method: &str) -> Failure {
+    let text = format_args!("Connection timed out: the source did not answer {method}").to_string();
+    Failure::new(504, text).retried(Retry::Reconnect)
+}
+
+/// What a reply says of the bytes. What cannot be read cannot be compared.
+fn digests(reply: &RemoteReply, verify: Option<bool>) -> DigestSet {
+    let stated = if verify == Some(false) { None } else { expected(&reply.headers).ok() };
+    stated.unwrap_or_default()
+}
+
+/// The same of a source whose URL is signed for GET: by its first byte.
+async fn find_by_part(
+    source: &mut RemoteSession,
+    verify: Option<bool>,
+    want: &HeaderMap,
+) -> Result<Found, Failure> {
+    let mut head = if verify == Some(false) { HeaderMap::new() } else { want.clone() };
+    head.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+    let mut reply =
+        timeout(HEAD_TIMEOUT, source.ask(Method::GET, &head)).await.map_err(|_| late("GET"))??;
+    if reply.status == StatusCode::RANGE_NOT_SATISFIABLE {
+        // It has no first byte.
+        head.remove(RANGE);
+        reply = timeout(HEAD_TIMEOUT, source.ask(Method::GET, &head)).await.map_err(|_| late("GET"))??;
+    }
+    let mut version = SourceVersion::of(&reply);
+    let has_ranges = reply.status == StatusCode::PARTIAL_CONTENT;
+    match reply.status {
+        StatusCode::OK => {}
+        StatusCode::PARTIAL_CONTENT => {
+            let whole = reply.text(&CONTENT_RANGE).and_then(|text| text.strip_prefix("bytes 0-0/"));
+            version.size = whole.and_then(|size| size.trim().parse().ok());
+        }
+        _ => return Err(source.refusal(reply).await),
+    }
+    let found = Found { version, digests: digests(&reply, verify), has_ranges };
+    source.keep_without_body(reply).await;
     Ok(found)
 }

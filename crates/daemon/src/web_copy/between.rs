@@ -298,7 +298,7 @@ impl Between<'_> {
         let (at, other) =
             if pull { (&pair.destination, &pair.source) } else { (&pair.source, &pair.destination) };
         let mut session = active.session(at, side);
-        session.pass(&self.passed(passive));
+        session.pass(&passed(passive, other));
         let mut head = HeaderMap::new();
         let mut put = |name: &'static str, text: &str| {
             head.extend(HeaderValue::from_str(text).ok().map(|value| (HeaderName::from_static(name), value)));
@@ -330,21 +330,6 @@ impl Between<'_> {
                 Err(fetch_error(&refusal))
             }
         }
-    }
-
-    /// The headers for the other server: its token, in the form of the draft and in that of old XRootD servers.
-    fn passed(&self, passive: &WebClient) -> HeaderMap {
-        let Some(token) = &passive.access.token else { return HeaderMap::new() };
-        let forms = [
-            (HeaderName::from_static("transferheaderauthorization"), format!("Bearer {token}")),
-            (HeaderName::from_static("copy-header"), format!("{AUTHORIZATION}: Bearer {token}")),
-        ];
-        let sensitive = |(name, text): (HeaderName, String)| {
-            let mut value = HeaderValue::from_str(&text).ok()?;
-            value.set_sensitive(true);
-            Some((name, value))
-        };
-        forms.into_iter().filter_map(sensitive).collect()
     }
 
     /// Reads markers until the result.
@@ -385,6 +370,23 @@ impl Between<'_> {
             }
         }
     }
+}
+
+/// The headers for the other server: its token, in the form of the draft and in that of old XRootD servers; none where its URL is signed.
+fn passed(passive: &WebClient, url: &RemoteUrl) -> HeaderMap {
+    let Some(token) = passive.access.token.as_ref().filter(|_| !url.is_signed()) else {
+        return HeaderMap::new();
+    };
+    let forms = [
+        (HeaderName::from_static("transferheaderauthorization"), format!("Bearer {token}")),
+        (HeaderName::from_static("copy-header"), format!("{AUTHORIZATION}: Bearer {token}")),
+    ];
+    let sensitive = |(name, text): (HeaderName, String)| {
+        let mut value = HeaderValue::from_str(&text).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    forms.into_iter().filter_map(sensitive).collect()
 }
 
 /// Whether a digest shows that both servers have the same file; an error names the difference.

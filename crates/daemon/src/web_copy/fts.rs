@@ -251,11 +251,12 @@ impl FtsClient {
                 other => other.map_err(Into::into),
             })?;
         if user["method"].as_str() == Some("unauthenticated") {
-            let hint = Hint("give the file of a bearer token for it with --token-file or --via-token-file");
-            return Err(FetchError::Final(format!(
-                "Permission denied: {} knows no user of this request{hint}",
-                self.name()
-            )));
+            let text = format!(
+                "Permission denied: {} knows no user of this request{}",
+                self.name(),
+                Hint(self.token_hint())
+            );
+            return Err(FetchError::Final(text));
         }
         let mut random = [0; 16];
         if SystemRandom::new().fill(&mut random).is_err() {
@@ -418,12 +419,7 @@ impl FtsClient {
         let said = self.without_tokens(status::plain(status::paragraph(&said), MAX_REFUSAL));
         let end = if said.is_empty() { String::new() } else { format!(": {said}") };
         let hint = match status {
-            401 | 403 if self.web.access.token.is_none() => {
-                Some("give the file of a bearer token for it with --token-file or --via-token-file")
-            }
-            401 | 403 => Some(
-                "the token must be of an issuer that this server trusts, for it as audience, and not expired",
-            ),
+            401 | 403 => Some(self.token_hint()),
             419 => Some(
                 "for users with a certificate, delegate a proxy to the server first (`fts-rest-delegate`)",
             ),
@@ -437,6 +433,16 @@ impl FtsClient {
         match status {
             408 | 429 | 500 | 502..=504 => Trouble::Failed(FetchError::Busy(text, wait)),
             _ => Trouble::Refused(status, text),
+        }
+    }
+
+    /// What to do where the server gives no rights.
+    fn token_hint(&self) -> &'static str {
+        match &self.web.access.token {
+            None => "give the file of a bearer token for it with --token-file or --via-token-file",
+            Some(_) => {
+                "the token must be of an issuer that this server trusts, for it as audience, and not expired"
+            }
         }
     }
 

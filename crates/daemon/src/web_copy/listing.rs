@@ -47,7 +47,9 @@ impl WebClient {
         for url in urls {
             let names = url.names().map_err(|why| FetchError::Final(format!("{url}: {why}")))?;
             let to = PathBuf::from(name.unwrap_or_else(|| OsStr::new(names.last())));
-            match self.directory(url, is_over)? {
+            // A signature is for GET, of a file.
+            let found = if url.is_signed() { None } else { self.directory(url, is_over)? };
+            match found {
                 Some(found) if name.is_none() => self.tree((url.clone(), to), found, &mut all, is_over)?,
                 Some(_) => {
                     let hint = Hint("give an existing directory, or one with `/` at its end");

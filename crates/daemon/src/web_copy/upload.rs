@@ -130,7 +130,10 @@ impl WebClient {
     ) -> io::Result<Places<'a>> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let base = to.names().map_err(|why| invalid(format!("{to}: {why}")))?;
-        if !to.is_directory() && !self.is_directory(to, is_over).map_err(begin_error)? {
+        // A signature is for PUT, of a file.
+        let is_file =
+            !to.is_directory() && (to.is_signed() || !self.is_directory(to, is_over).map_err(begin_error)?);
+        if is_file {
             return match (files, directories) {
                 ([file], []) => Ok((Vec::new(), vec![(file, to.clone())])),
                 _ => {

@@ -14,7 +14,7 @@ use super::streams::{self, RangedBody};
 use super::third_party::{self, CopyOrder};
 use crate::http::Connection;
 use crate::remote::digests::{Algorithm, DigestSet};
-use crate::remote::failure::Failure;
+use crate::remote::failure::{Failure, Retry};
 use crate::remote::progress::{Progress, Step};
 use crate::remote::reply::RemoteBody;
 use crate::remote::session::RemoteSession;
@@ -180,8 +180,12 @@ impl Pull {
         if stated.algorithms().next().is_none() {
             // Without a digest, that it is still what it was is all that can be known.
             progress.enter(Step::Confirming);
-            let again = self.source.ask(Method::HEAD, &HeaderMap::new()).await?;
-            if again.status != StatusCode::OK || !version.is(&SourceVersion::of(&again)) {
+            let again = find(&mut self.source, Some(false), WANTED).await;
+            let again = again.map_err(|failure| match failure.retry() {
+                Retry::Reconnect => failure,
+                _ => changed(),
+            })?;
+            if !version.is(&again.version) {
                 return Err(changed());
             }
         }
