@@ -329,12 +329,10 @@ impl ReceiveReport {
         self.packets += total.packets;
         self.wire_bytes += total.bytes;
         add_counts(&mut self.rejects, &total.rejects);
-        let is_forwarded = !self.forward.is_empty();
-        let counted = |counts: ObjectCounts| match is_forwarded {
-            true => counts,
-            false => ObjectCounts { forwarded: 0, forwarded_then_refused: 0, ..counts },
-        };
-        self.objects = objects.into_iter().map(|(name, counts)| (name.to_owned(), counted(counts))).collect();
+        self.objects = objects.into_iter().map(|(name, counts)| (name.to_owned(), counts)).collect();
+        if self.forward.is_empty() {
+            self.objects.values_mut().for_each(ObjectCounts::none_forwarded);
+        }
         self.counters = counters;
         self.ended = ended.unwrap_or_default().to_owned();
         self.errors.extend(failure.map(|failure| format!("write: {failure}")));

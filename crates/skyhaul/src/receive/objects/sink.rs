@@ -201,6 +201,11 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
+    /// Nothing is forwarded.
+    pub(crate) fn none_forwarded(&mut self) {
+        (self.forwarded, self.forwarded_then_refused) = (0, 0);
+    }
+
     /// Count an object, unless it only describes or controls its stream.
     pub(super) fn add(&mut self, object: &Received<'_>, verify: bool) {
         if object.data == Data::None {
