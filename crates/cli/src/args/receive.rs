@@ -70,7 +70,7 @@ pub(crate) struct ReceiveCommon {
     /// Stop this long after the first packet
     #[arg(long, value_name = "TIME", add = ALWAYS, help_heading = WHEN)]
     pub(crate) duration: Option<Span>,
-    /// Stop after this long without a packet, once the first has arrived
+    /// Stop after this long without an accepted packet, once one has arrived, or 100 that are refused
     #[arg(long, value_name = "TIME", add = ALWAYS, help_heading = WHEN)]
     pub(crate) idle: Option<Span>,
     /// Stop when the last TCP connection has closed

@@ -288,7 +288,7 @@ pub(crate) fn watch(
 ) -> Ended {
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
-    let (mut came, mut told) = (None, 0);
+    let (mut came, mut told, mut refused_since) = (None, 0, None);
     let mut taken = AcceptTimer::default();
     loop {
         std::thread::sleep(Duration::from_millis(20));
@@ -304,6 +304,10 @@ pub(crate) fn watch(
         let none_taken = taken.idle(&report, refused, snapshot.counted);
         if refused > 0 {
             snapshot.idle = snapshot.idle.max(none_taken);
+        }
+        if snapshot.first.is_none() && is_stream(&report, refused) {
+            let since = *refused_since.get_or_insert(snapshot.counted);
+            snapshot.refused = Some(snapshot.counted.saturating_sub(since));
         }
         let mut extra = extra();
         extra.streams(&report.events, &mut told);
@@ -326,8 +330,10 @@ pub(crate) fn watch(
 pub(crate) struct Snapshot {
     pub(crate) elapsed: f64,
     pub(crate) first: Option<f64>,
-    /// How long every socket has been empty.
+    /// How long every socket has been empty, or nothing was taken.
     pub(crate) idle: Duration,
+    /// If a stream came and all of it was refused so far: for how long that is known.
+    pub(crate) refused: Option<Duration>,
     /// Time since the start up to which the counters of its report are complete.
     pub(crate) counted: Duration,
     pub(crate) bytes: u64,
@@ -342,6 +348,7 @@ impl Snapshot {
             elapsed: running.elapsed(),
             first: running.first_packet(),
             idle: running.idle(),
+            refused: None,
             counted: running.counted_until(),
             bytes: running.bytes(),
             over: running.is_over(),
@@ -350,18 +357,28 @@ impl Snapshot {
     }
 }
 
+/// Refused packets that are a stream, and not what strays to a port.
+const REFUSED_STREAM: u64 = 100;
+
+/// Whether what came and was refused is a stream, of hosts that may send.
+fn is_stream(report: &ReceiveReport, refused: u64) -> bool {
+    let strangers = report.rejects.get("not_allowed").copied().unwrap_or(0);
+    refused.saturating_sub(strangers) >= REFUSED_STREAM
+}
+
 fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<Ended> {
     let passed = |limit: Option<skyhaul::io::quantity::Span>, time: Option<f64>| {
         limit.zip(time).is_some_and(|(limit, time)| time >= limit.duration().as_secs_f64())
     };
     let idle = s.idle.as_secs_f64();
+    let refused = s.refused.map(|since| since.as_secs_f64().min(idle));
     if interrupt.is_set() {
         Some(Ended::Asked("interrupted"))
     } else if s.over {
         Some(Ended::Itself)
     } else if passed(args.duration, s.first.map(|first| s.elapsed - first)) {
         Some(Ended::Asked("duration"))
-    } else if passed(args.idle, s.first.map(|_| idle)) {
+    } else if passed(args.idle, s.first.map_or(refused, |_| Some(idle))) {
         Some(Ended::Asked("idle"))
     } else if args.stop_at.is_some_and(|at| now() >= at) {
         Some(Ended::Asked("stop time"))

@@ -143,6 +143,29 @@ fn heaps_are_sent_on_as_they_come() {
     }
 }
 
+/// `--idle` alone, with nothing that was ever accepted. What strays to the port ends nothing.
+#[test]
+fn a_stream_of_which_all_is_refused_ends_as_others_do() {
+    let mut receiver =
+        Job::start(&words(&format!("receive --format ejfat --json --memory 128MiB --idle 1s {ANY}")));
+    let to = receiver.address().replace("udp://", "");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let beyond_its_end = Reassembly { version: 1, offset: 900, length: 100, ..Reassembly::default() };
+    let packet = [beyond_its_end.write().as_slice(), &[0; 50]].concat();
+    let send = |count| {
+        for _ in 0..count {
+            sender.send_to(&packet, &to).unwrap();
+        }
+    };
+    send(9);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(receiver.is_running(), "9 packets are no stream");
+    send(200);
+    wait_for("it to end by itself", || (!receiver.is_running()).then_some(()));
+    let report = receiver.finish().expect(1).json();
+    assert_eq!((report["ended"].as_str(), sum_of(&report["rejects"])), (Some("idle"), 209), "{report}");
+}
+
 #[test]
 fn heaps_of_senders_that_are_not_allowed_are_refused() {
     for format in ["spead", "auto"] {
@@ -184,6 +207,11 @@ fn a_tcp_port_is_for_heaps_or_frames_as_its_first_bytes_say() {
     let report = receiver.finish().expect(0).json();
     drop(silent);
     assert_eq!((sum(&report["streams"], "placed"), number(&report["pattern_errors"])), (500, 0), "{report}");
+}
+
+/// Numbers of an object.
+fn sum_of(object: &Value) -> u64 {
+    object.as_object().unwrap().values().map(number).sum()
 }
 
 fn receiver() -> Job {
