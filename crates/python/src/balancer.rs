@@ -1,10 +1,9 @@
 //! EJFAT's control plane for Python: reservations, senders, tokens. What has many fields is passed as JSON.
 
 use crate::address;
+use crate::errors::of_connection;
 use crate::process::Here;
-use pyo3::exceptions::{
-    PyConnectionError, PyLookupError, PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError,
-};
+use pyo3::exceptions::{PyLookupError, PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use skyhaul::core::hint::Hint;
@@ -25,7 +24,7 @@ pub(crate) struct BalancerClient(Here<ControlPlane>);
 pub(crate) fn failed(error: &ControlError) -> PyErr {
     let text = error.to_string();
     match &error.why {
-        Why::Unreachable(_) | Why::Untrusted { .. } => PyConnectionError::new_err(text),
+        Why::Unreachable(_) | Why::Untrusted { .. } => of_connection(text),
         Why::Silent(_) => PyTimeoutError::new_err(text),
         Why::Unsent { .. } => PyValueError::new_err(text),
         Why::Refused { code, .. } => match format!("{code:?}").as_str() {

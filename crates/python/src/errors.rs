@@ -1,7 +1,9 @@
 //! Exceptions of the package, and conversion of other errors.
 
 use crate::ending;
-use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::{
+    PyBlockingIOError, PyConnectionError, PyException, PyOSError, PyTimeoutError, PyValueError,
+};
 use pyo3::prelude::*;
 use skyhaul::core::hint::{Hint, split};
 use skyhaul::spead::send::SendError;
@@ -50,11 +52,24 @@ pub(crate) fn system(error: io::Error) -> PyErr {
 pub(crate) fn about_file(path: &Path, error: io::Error) -> PyErr {
     let (number, text) = numbered(&error);
     // The text need not name it twice.
-    let begins = [format!("open {}: ", path.display()), format!("{}: ", path.display())];
+    let begins = ["open ", "read disk ", ""].map(|verb| format!("{verb}{}: ", path.display()));
     let text = begins.iter().find_map(|begin| text.strip_prefix(begin)).unwrap_or(&text);
     match number {
         Some(number) => PyOSError::new_err((number, text.to_owned(), path.as_os_str().to_owned())),
         None => error.into(),
+    }
+}
+
+/// The error of a connection, with the number of the system's error as `errno` if its text names one.
+pub(crate) fn of_connection(text: String) -> PyErr {
+    use rustix::io::Errno;
+    // Of these numbers Python makes kinds of `ConnectionError` itself, of others it does not.
+    let own =
+        [Errno::CONNREFUSED, Errno::CONNRESET, Errno::CONNABORTED, Errno::PIPE].map(Errno::raw_os_error);
+    match numbered(&io::Error::other(text)) {
+        (Some(number), text) if own.contains(&number) => PyOSError::new_err((number, text)),
+        (Some(number), text) => PyConnectionError::new_err((number, text)),
+        (None, text) => PyConnectionError::new_err(text),
     }
 }
 

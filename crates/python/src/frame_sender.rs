@@ -114,7 +114,7 @@ impl FrameSender {
         let Some(sender) = lock(running).sender.take() else { return Ok("{}".to_owned()) };
         let report = sender.join().map_err(|_| PyOSError::new_err("the sender has failed"))?;
         match &report.error {
-            Some(error) if !drop => Err(PyOSError::new_err(error.clone())),
+            Some(error) if !drop => Err(system(io::Error::other(error.clone()))),
             _ => json(&report),
         }
     }
@@ -128,7 +128,7 @@ impl FrameSender {
             running.sender.take_if(|sender| sender.is_finished())
         });
         match ended.and_then(|sender| sender.join().ok()?.error) {
-            Some(why) => PyOSError::new_err(why),
+            Some(why) => system(io::Error::other(why)),
             None => system(error),
         }
     }

@@ -61,7 +61,7 @@ impl Recording {
                 let not_found = io::Error::new(io::ErrorKind::NotFound, error.to_string());
                 Err(about_file(&first.join(name), not_found))
             }
-            Err(OpenError::NoDisk { error, .. }) => Err(system(error)),
+            Err(OpenError::NoDisk { path, error, .. }) => Err(about_file(&path, error)),
         }
     }
 

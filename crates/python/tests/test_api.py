@@ -91,6 +91,9 @@ def test_errors_of_the_system_have_a_number_and_a_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="no scan trial on these disks") as raised:
         recording.open([tmp_path], "trial")
     assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(tmp_path / "trial"))
+    with pytest.raises(FileNotFoundError, match="No such file or directory; hint") as raised:
+        recording.open([tmp_path / "gone"], "trial")
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(tmp_path / "gone"))
     with pytest.raises(NotADirectoryError) as raised:
         (tmp_path / "file").touch()
         recording.ls(tmp_path / "file")
@@ -107,7 +110,12 @@ def test_errors_of_sockets_have_a_number():
         nobody.bind(("127.0.0.1", 0))
         with pytest.raises(ConnectionRefusedError) as raised:
             send.TcpStream(f"127.0.0.1:{nobody.getsockname()[1]}", timeout=0.2)
-    assert raised.value.errno == errno.ECONNREFUSED
+        assert raised.value.errno == errno.ECONNREFUSED
+        control_plane = f"ejfat://token@127.0.0.1:{nobody.getsockname()[1]}/lb/1?data=127.0.0.1:19522"
+        for call in (lambda: ejfat.Worker(control_plane), lambda: ejfat.Balancer(control_plane).version()):
+            with pytest.raises(ConnectionRefusedError, match="cannot be reached") as raised:
+                call()
+            assert raised.value.errno == errno.ECONNREFUSED
 
 
 # ---- names of hosts

@@ -71,6 +71,8 @@ pub enum OpenError {
     NoDisk {
         /// The label.
         scan: String,
+        /// The disk.
+        path: PathBuf,
         /// The fault of the disk, with a hint.
         error: std::io::Error,
     },
@@ -114,13 +116,14 @@ impl Recording {
             let found = gathered.findings.all.iter().find(|_| unreadable.is_none());
             return Err(match (unreadable, found) {
                 (Some((path, error)), _) => {
-                    OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", &path, &error) }
+                    let error = failed("read disk", &path, &error);
+                    OpenError::NoDisk { scan: label.to_string(), path, error }
                 }
                 (None, Some(Finding { path: Some(path), text, .. })) => {
-                    let path = path.display();
-                    let hint = Hint(format_args!("check its type and permissions: ls -ld {path}"));
-                    let error = std::io::Error::other(format!("{path} {text}{hint}"));
-                    OpenError::NoDisk { scan: label.to_string(), error }
+                    let shown = path.display();
+                    let hint = Hint(format_args!("check its type and permissions: ls -ld {shown}"));
+                    let error = std::io::Error::other(format!("{shown} {text}{hint}"));
+                    OpenError::NoDisk { scan: label.to_string(), path: path.clone(), error }
                 }
                 _ => OpenError::NotFound(label.to_string()),
             });
