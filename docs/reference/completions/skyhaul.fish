@@ -158,7 +158,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l from -d 'Acc
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l max-streams -d 'Maximum number of senders followed at a time' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l forward -d 'Forward everything to this address as it arrives; may be repeated' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l duration -d 'Stop this long after the first packet' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l idle -d 'Stop after this long without a packet, once the first has arrived' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l idle -d 'Stop after this long without an accepted packet, once one has arrived, or 100 that are refused' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l wait -d 'Give up if no packet arrives within this time of the start' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Start at this wall-clock time (UTC), like 2026-11-21T03:00:00Z; earlier packets are counted and dropped' -r
@@ -311,7 +311,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l from -d 'Acce
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l max-streams -d 'Maximum number of senders followed at a time' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l forward -d 'Forward everything to this address as it arrives; may be repeated' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l duration -d 'Stop this long after the first packet' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l idle -d 'Stop after this long without a packet, once the first has arrived' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l idle -d 'Stop after this long without an accepted packet, once one has arrived, or 100 that are refused' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l wait -d 'Give up if no packet arrives within this time of the start' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Start at this wall-clock time (UTC), like 2026-11-21T03:00:00Z; earlier packets are counted and dropped' -r
