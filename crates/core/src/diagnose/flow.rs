@@ -105,6 +105,8 @@ pub enum WindowDoubt {
     Queue,
 }
 
+/// If none of at least this many segments arrived, that is not chance.
+const VANISHED: u64 = 4;
 /// If more than this fraction of the segments, and at least this many, are reordered, packets take several paths.
 const SPRAYED: (f64, u64) = (2e-3, 50);
 
@@ -134,6 +136,12 @@ impl Flow {
     pub fn is_reader_away(&self) -> bool {
         let away = self.reader_away * self.seconds;
         away > SHRINKS.0 * (self.rwnd_limited - self.rwnd_outgrown) && away > SHRINKS.1 * self.rwnd_limited
+    }
+
+    /// Whether nothing arrived, of more segments than chance loses. The small ones that open the connection did pass.
+    #[must_use]
+    pub fn has_vanished(&self) -> bool {
+        self.received == Some(0) && self.segments >= VANISHED
     }
 
     /// Whether segments take several paths: many more are reordered than retransmission explains.

@@ -5,15 +5,11 @@ use super::case::{Cause, Finding};
 pub use super::flow::{Flow, ReaderTimes, Round, WindowDoubt, WindowLimit};
 use super::waits::waits;
 
-/// If none of at least this many segments arrived, that is not chance.
-const VANISHED: u64 = 4;
-
 /// Returns what bounds this flow, most important first; empty if only the path does.
 #[must_use]
 pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if flow.received == Some(0) && flow.segments >= VANISHED {
-        // The small segments that open the connection did pass.
+    if flow.has_vanished() {
         let text = format!("none of {} full segments arrived, though the connection was made", flow.segments);
         return vec![Finding::new(Cause::Mtu, 0.7, text)];
     }

@@ -81,14 +81,26 @@ fn of_buffer(flow: &FlowReport, share: f64) -> FlowVerdict {
     verdict(TcpBottleneck::SendBuffer, share, text, Some(hint))
 }
 
-/// Correct the verdict of a sender that its peer's window held back by what the receiver's thread did.
+/// Correct the verdict of a sender by what its receiver reports: by what the receiver's thread did, if its window held the sender
+/// back, and if nothing arrived.
 pub(super) fn ask_receiver(sender: &mut FlowReport, receiver: &FlowReport) {
     use TcpBottleneck::{ReceiveWindow, SlowReceiver};
     let of_peer_window =
         sender.verdict.as_ref().is_some_and(|said| matches!(said.bound, ReceiveWindow | SlowReceiver));
     if let (true, Some(waited)) = (of_peer_window, sender.waited) {
         sender.verdict = Some(of_peer(sender, &waited, Some(receiver)));
+    } else if let Some(waited) = sender.waited
+        && with_receiver(sender, &waited, Some(receiver)).has_vanished()
+    {
+        sender.verdict = Some(of_nothing(sender));
     }
+}
+
+fn of_nothing(flow: &FlowReport) -> FlowVerdict {
+    let text =
+        format!("nothing arrived of {} segments, though the connection was made", flow.counts.segments);
+    let hint = "--tcp --diagnose finds whether long packets vanish on the path".to_owned();
+    verdict(TcpBottleneck::Unknown, 1.0, text, Some(hint))
 }
 
 /// What a sender's kernel counted, and what its receiver reports.
@@ -457,6 +469,26 @@ pub(super) mod tests {
             reader: None,
             error: None,
         }
+    }
+
+    /// A path on which long packets vanish: the sender's kernel counts time under way, and the path is not what it carries.
+    #[test]
+    fn nothing_that_arrived_is_no_rate_of_the_path() {
+        let waited = SenderWaits { path: 1.0, ..SenderWaits::default() };
+        let counts = TcpCounts { segments: 15, rtt_least: 0.01, rtt_mean: 0.01, ..TcpCounts::default() };
+        let sender = FlowReport { waited: Some(waited), counts, bits_per_second: 2e5, ..flow(&[], 0) };
+        let before = judge(&sender, &waited, Means { idle: 0.0, always: true }, &TcpInfo::default());
+        let after = |bytes| {
+            let mut sender = FlowReport { verdict: Some(before.clone()), ..sender.clone() };
+            ask_receiver(
+                &mut sender,
+                &FlowReport { direction: FlowDirection::Receive, bytes, ..flow(&[], 0) },
+            );
+            sender.verdict.unwrap()
+        };
+        assert_eq!(after(1448), before, "something arrived");
+        assert_eq!(after(0).bound, TcpBottleneck::Unknown);
+        assert!(after(0).text.starts_with("nothing arrived of 15 segments"), "{}", after(0).text);
     }
 
     /// A live line: 200 Mb/s, 100 ms, and a process that is stopped for 50 of 55 ms. The window stays at 147 KiB.
