@@ -2,7 +2,7 @@
 
 use super::super::output::command_line;
 use super::super::receiving::print_json;
-use crate::args::{PathArgs, ValueList};
+use crate::args::{PathArgs, SendingArg, ValueList};
 use crate::outcome::Outcome;
 use crate::outcome::{INTERRUPTED, Interrupt};
 use crate::print::{Progress, rate};
@@ -206,7 +206,9 @@ impl Test<'_> {
             None => self.say(&format!("packets are lost even at the lowest rate ({trials} trials)")),
         }
         if report.bounded_by_sender {
-            self.say("the path may carry more: this host sends no faster (--mode trains sends more)");
+            let is_trains = self.args.mode == SendingArg::Trains;
+            let more = if is_trains { "" } else { " (--mode trains sends more)" };
+            self.say(&format!("the path may carry more: this host sends no faster{more}"));
         }
         self.told.search = Some(report);
         Ok(())

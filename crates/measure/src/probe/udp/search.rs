@@ -307,6 +307,7 @@ impl UdpClient {
         let mut report = SearchReport::default();
         // The lowest rates that the sender did not send, and that the path did not carry.
         let mut failed = (u64::MAX, u64::MAX);
+        let mut shown = Shown::default();
         while !stop.load(Ordering::Relaxed) {
             match search.step() {
                 Step::Try(rate) => {
@@ -318,6 +319,7 @@ impl UdpClient {
                         let trial = Trial::of(&got);
                         each(rate, &got);
                         report.trials.push((rate, trial.sent, trial.lost));
+                        shown.add(&trial);
                         carries = trial.lost == 0 && !trial.queues;
                         // A sender that is held up, or cannot send so much, has lost nothing; it does not show that the path carries
                         // it, either.
@@ -350,6 +352,10 @@ impl UdpClient {
                 }
                 Step::Nothing => break,
             }
+        }
+        if report.bounded_by_sender {
+            let shown = shown.most().map(|sent| (sent * (1.0 - config.margin)) as u64);
+            report.bits_per_second = report.bits_per_second.max(shown);
         }
         Ok(report)
     }
@@ -401,6 +407,29 @@ impl Trial {
     }
 }
 
+/// What the trials of a sender that does not send what it should have shown of the path, by what it sent.
+#[derive(Debug, Default)]
+struct Shown {
+    carried: Vec<f64>,
+    /// The lowest rate that the path did not carry.
+    failed: Option<f64>,
+}
+
+impl Shown {
+    fn add(&mut self, trial: &Trial) {
+        match trial.lost > 0 || trial.queues {
+            true => self.failed = Some(self.failed.unwrap_or(f64::INFINITY).min(trial.sent)),
+            false => self.carried.push(trial.sent),
+        }
+    }
+
+    /// The highest rate that was sent and carried, below all that were not, in bits of payload per second.
+    fn most(&self) -> Option<f64> {
+        let below = |sent: &f64| self.failed.is_none_or(|failed| *sent < failed);
+        self.carried.iter().copied().filter(below).reduce(f64::max)
+    }
+}
+
 /// Part by which the rate of a limit may differ between two tests of it: what passes of twice the rate is as much, or it is no limit.
 const SAME: f64 = 0.2;
 
@@ -436,3 +465,24 @@ pub(super) fn limit_with(
 
 /// Length of a first look.
 const FIRST_TEST_TIME: Duration = Duration::from_millis(1000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that was busy: it was to send 1 Gb/s to 15 Mb/s, and sent less of each, on a path of 100 Mb/s.
+    #[test]
+    fn what_a_slow_sender_sent_without_loss_was_carried() {
+        let most = |trials: &[(f64, u64, bool)]| {
+            let mut shown = Shown::default();
+            for &(sent, lost, queues) in trials {
+                shown.add(&Trial { sent, lost, queues });
+            }
+            shown.most()
+        };
+        let trials = [(48e6, 0, false), (137e6, 1087, false), (78e6, 0, false), (14e6, 0, false)];
+        assert_eq!(most(&trials), Some(78e6));
+        assert_eq!(most(&[&trials[..], &[(60e6, 0, true)]].concat()), Some(48e6), "a queue grew");
+        assert_eq!(most(&[(48e6, 0, false), (9e6, 1, false)]), None, "less was lost");
+    }
+}
