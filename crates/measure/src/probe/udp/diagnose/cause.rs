@@ -149,6 +149,9 @@ fn counters(sender: &EndReport, receiver: &EndReport) -> Counters {
     let refused: u64 = sender.sent.iter().map(|sent| sent.refused).sum();
     let socket: u64 = receiver.received.iter().map(|received| received.socket_drops).sum();
     let both = |name: &str| count(here, name).saturating_add(count(there, name));
+    // A socket's own counter (SO_RXQ_OVFL) has those with a wrong checksum, and those for which UDP has no memory, too.
+    let (memory, wrong) = (count(there, "udp.no_memory"), count(there, "udp.bad_checksums"));
+    let full = socket.saturating_sub(memory.saturating_add(wrong));
     Counters {
         // A packet that finds no room is counted by UDP and by IP, and may be refused to the application.
         send_drops: refused.max(count(here, "udp.no_room")).max(count(here, "ip.send_discarded"))
@@ -156,9 +159,9 @@ fn counters(sender: &EndReport, receiver: &EndReport) -> Counters {
         // The interface counts what its backlog dropped, too.
         ring_drops: count(there, "interface.receive_dropped").saturating_sub(count(there, "backlog.dropped")),
         backlog_drops: count(there, "backlog.dropped"),
-        rcvbuf_errors: count(there, "udp.buffer_full").max(socket),
-        mem_errors: count(there, "udp.no_memory"),
-        damaged: both("interface.receive_errors") + count(there, "udp.bad_checksums"),
+        rcvbuf_errors: count(there, "udp.buffer_full").max(full),
+        mem_errors: memory,
+        damaged: both("interface.receive_errors") + wrong,
         pauses: 0,
         conntrack_drops: 0,
     }
@@ -527,6 +530,21 @@ mod tests {
         assert_eq!((found.case.counters.rcvbuf_errors, found.case.counters.backlog_drops), (95, 2));
         assert_eq!((found.identity.residual, found.identity.unknown), (Some(1), None));
         assert_eq!((found.case.points.len(), found.case.points[0].lost()), (1, 100));
+    }
+
+    /// Bits that the path flipped: the kernel counts such packets at their socket, too, when the reader asks for them.
+    #[test]
+    fn packets_with_a_wrong_checksum_are_no_full_buffer() {
+        let mut flipped = report(Some(1000), &[("udp.bad_checksums", 96)]);
+        flipped.server.received[0].socket_drops = 96;
+        let found = evidence(&[flipped.clone()], None, false).case.counters;
+        assert_eq!((found.rcvbuf_errors, found.damaged), (0, 96));
+        flipped.server.received[0].socket_drops = 99;
+        assert_eq!(
+            evidence(&[flipped], None, false).case.counters.rcvbuf_errors,
+            3,
+            "and three found no room"
+        );
     }
 
     #[test]
