@@ -151,7 +151,9 @@ fn every_option_that_a_text_names_exists() {
 }
 
 /// Every option accepts at least one of these values.
-const VALUES: [&str; 33] = [
+const VALUES: [&str; 35] = [
+    "fts=https://fts.example:8446",
+    "9fee8c1e-c46d-11e3-8299-02163e00a17a",
     "station=Ef",
     "22:00-06:00",
     "1",

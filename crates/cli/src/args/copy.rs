@@ -5,7 +5,7 @@ use super::limits::{DESTINATION, GENERAL, HOST, PACE, SOURCE, TESTING};
 use super::limits::{some, up_to};
 use super::via::ViaArgs;
 use crate::args::receive::DiskEngine;
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -35,7 +35,9 @@ pub(crate) enum CopyWhat {
     Serve(CopyServeArgs),
 }
 
+// Not exclusive: an option that needs one of them would be taken with the other and do nothing.
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("between").multiple(true))]
 pub(crate) struct CopyFilesArgs {
     /// Sources, then destinations: `SRC... HOST:DIR...` or `HOST:SRC... DIR...`. The first source goes into the first
     /// directory, the second into the second, and so on in turn. Or with a web server: `URL... DIR`, `URL FILE`, `SRC... URL/`, `FILE URL` (https,

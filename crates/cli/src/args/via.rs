@@ -22,7 +22,7 @@ pub(crate) struct ViaArgs {
     #[arg(long, value_name = "ID", requires = "via", conflicts_with_all = ["paths", "dry_run"], help_heading = VIA)]
     pub(crate) job: Option<FtsJobId>,
     /// Cancel this job
-    #[arg(long, requires = "job", conflicts_with_all = ["wait", "paths"], help_heading = VIA)]
+    #[arg(long, requires = "job", conflicts_with_all = ["wait", "paths", "dry_run", "checksum", "checksum_mode", "retry", "priority", "activity"], help_heading = VIA)]
     pub(crate) cancel: bool,
     /// File with the bearer token for the FTS server, if it is not that of --token-file, which storage gets
     #[arg(long, value_name = "FILE", requires = "via", value_hint = ValueHint::FilePath, help_heading = VIA)]
@@ -109,7 +109,6 @@ mod tests {
             ("https://a/x https://b/x --source-token-file s".to_owned(), "--via"),
             (job.to_owned(), "--via"),
             (fts.to_owned(), "SRC"),
-            (format!("{fts} --third-party https://a/x https://b/x"), "cannot be used with"),
             (format!("{fts} {job} https://a/x https://b/x"), "cannot be used with"),
             (format!("{fts} {job} --wait --cancel"), "cannot be used with"),
             (format!("{fts} {job} --retry 3"), "cannot be used with"),

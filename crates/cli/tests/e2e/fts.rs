@@ -344,6 +344,7 @@ fn refusals_name_the_reason_and_what_to_do() {
         (format!("{to}x {to} --limit 1Gbps"), "--limit does nothing with --via"),
         (format!("{to}x {to} --verify"), "--verify does nothing with --via"),
         (format!("{to}x {to} --depth 2"), "--depth does nothing with --via"),
+        (format!("{to}x {to} --third-party --mode pull"), "--third-party does nothing with --via"),
         (format!("{to}x {to} --exists skip"), "FTS fails where a file exists"),
         (format!("{to}x @/y"), "must be URLs"),
         (format!("{to}x {to}x/y {to}x"), "two files would become"),

@@ -58,7 +58,7 @@ pub(super) fn run(args: &CopyFilesArgs) -> Result<Outcome> {
         ("--limit", args.limit.is_some()),
         ("--plan", args.plan),
         ("--verify", args.verify),
-        ("--mode", args.mode.is_some()),
+        ("--third-party", args.third_party),
     ];
     refuse(&refused, "with --via")?;
     refuse(&of_disks(args), "with --via")?;
