@@ -352,6 +352,19 @@ pub(super) fn copy_line(copy: &Value) -> String {
     line
 }
 
+/// A disk in one line.
+fn disk_line(disk: &Value) -> String {
+    let (path, condition) =
+        (disk["path"].as_str().unwrap_or_default(), disk["condition"].as_str().unwrap_or_default());
+    let free = disk["free_bytes"].as_u64().map_or("unknown".to_owned(), bytes);
+    let held = match disk["readers"]["waiting"].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        1 => ", 1 reader waits while a recording writes".to_owned(),
+        readers => format!(", {readers} readers wait while a recording writes"),
+    };
+    format!("disk {path}: {condition}, {free} free{held}")
+}
+
 /// A station in some lines.
 fn text(status: &Value) -> String {
     let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
@@ -382,16 +395,7 @@ fn text(status: &Value) -> String {
         let _ = writeln!(out, "input {name} ({}): {what}", listen.join(", "));
     }
     for disk in list("disks") {
-        let (path, condition) =
-            (disk["path"].as_str().unwrap_or_default(), disk["condition"].as_str().unwrap_or_default());
-        let free = disk["free_bytes"].as_u64().map_or("unknown".to_owned(), bytes);
-        let readers = disk["readers"]["waiting"].as_u64().unwrap_or(0);
-        let held = match readers {
-            0 => String::new(),
-            1 => ", 1 reader waits while a recording writes".to_owned(),
-            readers => format!(", {readers} readers wait while a recording writes"),
-        };
-        let _ = writeln!(out, "disk {path}: {condition}, {free} free{held}");
+        let _ = writeln!(out, "{}", disk_line(&disk));
     }
     for recording in list("recordings").iter().chain(&list("ended")) {
         let _ = writeln!(out, "{}", line(recording));
