@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Replies in turn that are no job.
 const MAX_UNREADABLE: u32 = 6;
 
-/// What became of a question.
+/// How a question was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The job, as it is.
