@@ -1,9 +1,9 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ─┬─▶ whole programs ─────────────────────────┐
-//!                                                               │               └─▶ documentation tests ─▶ fuzz ─▶ rustdoc ─┤
-//!                                                               └─▶ tests of each crate ─▶ labs of the probe ───────────────┘
+//!   build all tests (meanwhile prepare: .venv, tshark, iperf3) ─┬─▶ unit tests ──────────┬─┬─▶ whole programs ─────────────────────────┐
+//!                                                               └─▶ tests of each crate ─┘ ├─▶ labs of the probe ──────────────────────┤
+//!                                                                                          └─▶ documentation tests ─▶ fuzz ─▶ rustdoc ─┘
 //!     (meanwhile what else must be built: the way of a packet, the tests of the address sanitizer)
 //!     ─▶ wheel ─┬─▶ interop, documents, the site
 //!               └─▶ Python package ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ man pages ─▶ the first demo's command ─▶ instructions
@@ -165,29 +165,37 @@ fn build_tests(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Cargo runs one binary after another, and most wait for their last test. So three lanes run side by side: what computes most and then the
-/// programs, which wait longest; the tests of each crate and then the labs; and documentation behind them all. What failed is run again when
+/// Cargo runs one binary after another, and most wait for their last test: so two sets run side by side. What failed is run again when
 /// nothing runs beside it.
 fn rust(tally: &mut Tally) -> Result<()> {
+    let mut beside = tally.beside();
+    let (units, crates) = (unit_tests()?, crates()?);
+    let (units, crates) = std::thread::scope(|scope| {
+        let crates = scope.spawn(|| again::first(crates, again::rust, &mut beside));
+        (again::first(units, again::rust, tally), crates.join())
+    });
+    let Ok(crates) = crates else { bail!("the tests beside others have panicked") };
+    tally.merge(beside);
+    units?.again(tally)?;
+    crates?.again(tally)?;
+    whole_programs(tally)
+}
+
+/// Programs leave a quarter of the processors to what only computes. The tests of crates beside them, too, would make those late that keep
+/// a time.
+fn whole_programs(tally: &mut Tally) -> Result<()> {
     let (mut second, mut third) = (tally.beside(), tally.beside());
-    let ran = std::thread::scope(|scope| {
-        let lane = scope.spawn(|| {
-            let crates = again::first(crates()?, again::rust, &mut second)?;
-            anyhow::Ok([crates, again::first(labs(), again::rust, &mut second)?])
-        });
-        let units = again::first(unit_tests()?, again::rust, tally)?;
-        let behind = scope.spawn(|| documentation(&mut third));
-        let programs = again::first(programs(), again::rust, tally)?;
-        let (Ok(lane), Ok(behind)) = (lane.join(), behind.join()) else {
-            bail!("the tests beside others have panicked")
-        };
-        behind?;
-        let [crates, labs] = lane?;
-        anyhow::Ok([units, crates, programs, labs])
-    })?;
+    let (programs, labs, pages) = std::thread::scope(|scope| {
+        let labs = scope.spawn(|| again::first(labs(), again::rust, &mut second));
+        let pages = scope.spawn(|| documentation(&mut third));
+        (again::first(programs(), again::rust, tally), labs.join(), pages.join())
+    });
+    let (Ok(labs), Ok(pages)) = (labs, pages) else { bail!("the tests beside others have panicked") };
     tally.merge(second);
     tally.merge(third);
-    ran.iter().try_for_each(|ran| ran.again(tally))
+    pages?;
+    programs?.again(tally)?;
+    labs?.again(tally)
 }
 
 /// What computes most.

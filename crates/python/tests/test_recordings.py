@@ -237,8 +237,9 @@ def test_what_cannot_be_opened_says_so(tmp_path):
         recording.open([tmp_path], "a/b")
     with pytest.raises(ValueError, match="hint: give the directories"):
         recording.open([], "none")
-    with pytest.raises(FileNotFoundError, match="read disk"):
+    with pytest.raises(FileNotFoundError, match="hint: check the name") as raised:
         recording.open([tmp_path / "gone"], "none")
+    assert raised.value.filename == str(tmp_path / "gone")
 
 
 def test_an_unknown_wish_is_refused(scan):

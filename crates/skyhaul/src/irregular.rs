@@ -25,6 +25,9 @@ pub struct IrregularSummary {
     pub station_changes: u64,
     /// Seconds whose number of frames differs from the assumed rate.
     pub rate_changes: u64,
+    /// Times at which data were lost because their packets were refused: most of the stream, or many in a row.
+    #[serde(default)]
+    pub refusals: u64,
     /// Data time less the host's clock at the arrival of the last frames, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_offset_seconds: Option<f64>,
@@ -40,7 +43,8 @@ impl IrregularSummary {
         let Self { time_jumps, time_stops, odd_frames, frame_gaps, .. } = self;
         let Self { threads_lost, threads_returned, threads_joined, station_changes, rate_changes, .. } = self;
         let of_threads = threads_lost + threads_returned + threads_joined;
-        time_jumps + time_stops + odd_frames + frame_gaps + of_threads + station_changes + rate_changes == 0
+        let of_headers = station_changes + rate_changes + self.refusals;
+        time_jumps + time_stops + odd_frames + frame_gaps + of_threads + of_headers == 0
     }
 
     /// Whether times, threads, stations or the frame rate are not those of a regular stream: the judgement of `record` and of
@@ -50,7 +54,8 @@ impl IrregularSummary {
     pub fn is_fault(&self) -> bool {
         let Self { time_jumps, time_stops, frame_gaps, threads_lost, station_changes, rate_changes, .. } =
             self;
-        time_jumps + time_stops + frame_gaps + threads_lost + station_changes + rate_changes > 0
+        let of_headers = station_changes + rate_changes + self.refusals;
+        time_jumps + time_stops + frame_gaps + threads_lost + of_headers > 0
     }
 
     /// The count of a kind of [`FAULT_EVENTS`].
@@ -61,6 +66,7 @@ impl IrregularSummary {
             FRAMES_MISSING => &mut self.frame_gaps,
             FRAME_RATE => &mut self.rate_changes,
             STATION => &mut self.station_changes,
+            STREAM_REFUSED => &mut self.refusals,
             _ => &mut self.time_jumps,
         }
     }
@@ -78,6 +84,7 @@ impl IrregularSummary {
             (self.threads_joined, "thread joined late", "threads joined late"),
             (self.station_changes, "change of station", "changes of station"),
             (self.rate_changes, "wrong frame rate", "wrong frame rates"),
+            (self.refusals, "run of refused packets", "runs of refused packets"),
         ];
         let some = all.iter().filter(|(count, ..)| *count > 0);
         let words =
@@ -120,16 +127,20 @@ pub(crate) const FRAME_RATE: &str = "frame_rate";
 const STATION: &str = "station";
 /// The kind of events about times that stand still.
 pub(crate) const STOPPED: &str = "time_stopped";
+/// The kind of events about packets that were refused, and data lost with them: most of the stream, or many in a row.
+pub(crate) const STREAM_REFUSED: &str = "stream_refused";
+/// The kind of events about packets that were refused, where they were few or repeated others.
+pub(crate) const PACKETS_REFUSED: &str = "packets_refused";
 /// The kind of events about the host's clock.
 pub(crate) const CLOCK_OFFSET: &str = "clock_offset";
 /// Kinds of events about the quality of what is recorded: a finding that began, or is over.
 pub(crate) const QUALITY: &str = "quality";
 pub(crate) const QUALITY_OVER: &str = "quality_over";
 /// Kinds of events that make a stream irregular, as [`IrregularSummary::is_fault`] counts them.
-pub(crate) const FAULT_EVENTS: [&str; 7] =
-    [TIME_JUMP, TIMES_REPEATED, STOPPED, FRAMES_MISSING, THREAD_LOST, FRAME_RATE, STATION];
+pub(crate) const FAULT_EVENTS: [&str; 8] =
+    [TIME_JUMP, TIMES_REPEATED, STOPPED, FRAMES_MISSING, THREAD_LOST, FRAME_RATE, STATION, STREAM_REFUSED];
 /// Kinds of events that are about a stream's times, threads, station, rate and quality.
-pub const STREAM_EVENTS: [&str; 14] = [
+pub const STREAM_EVENTS: [&str; 15] = [
     TIME_JUMP,
     TIMES_REPEATED,
     STOPPED,
@@ -141,7 +152,8 @@ pub const STREAM_EVENTS: [&str; 14] = [
     STATION,
     CLOCK_OFFSET,
     "restart",
-    "packets_refused",
+    STREAM_REFUSED,
+    PACKETS_REFUSED,
     QUALITY,
     QUALITY_OVER,
 ];

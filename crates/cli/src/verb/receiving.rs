@@ -7,7 +7,7 @@ use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::outcome::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
-use skyhaul::core::placement::Nanos;
+use skyhaul::core::placement::{Nanos, Reject};
 use skyhaul::io::address::Transport;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{
@@ -360,10 +360,11 @@ impl Snapshot {
 /// Refused packets that are a stream, and not what strays to a port.
 const REFUSED_STREAM: u64 = 100;
 
-/// Whether what came and was refused is a stream, of hosts that may send.
+/// Whether what came and was refused is a stream, of a host that may send and at a time that was asked for.
 fn is_stream(report: &ReceiveReport, refused: u64) -> bool {
-    let strangers = report.rejects.get("not_allowed").copied().unwrap_or(0);
-    refused.saturating_sub(strangers) >= REFUSED_STREAM
+    let others = [Reject::NotAllowed, Reject::BeforeStart, Reject::AfterStop];
+    let others = others.into_iter().filter_map(|why| report.rejects.get(why.name()).copied()).sum::<u64>();
+    refused.saturating_sub(others) >= REFUSED_STREAM
 }
 
 fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<Ended> {

@@ -147,7 +147,10 @@ fn what_only_the_recorder_saw_is_irregular_for_check_too() {
 #[test]
 fn what_was_asked_for_and_did_not_come_is_irregular_for_check_too() {
     let bare = |packet: Vec<u8>| packet[8..].to_vec();
+    let longer =
+        |(n, packet): (usize, Vec<u8>)| if n < 1200 { packet } else { [packet, vec![0; 8]].concat() };
     let all = [
+        ("", two(900, right).enumerate().map(longer).collect(), "refusals", "stream_refused"),
         ("--threads 0-2", two(900, right).collect::<Vec<_>>(), "threads_lost", "thread_lost"),
         ("--frame-rate 150", two(1500, right).map(bare).collect(), "rate_changes", "frame_rate"),
     ];

@@ -84,6 +84,8 @@ impl StreamPart {
 pub struct Watched {
     /// How often it was irregular.
     pub irregular: Irregular,
+    /// How often data were lost because their packets were refused, most of the stream or many in a row.
+    pub refusals: u64,
     /// Data time less the host's clock, in nanoseconds: last, least, largest.
     pub offset: Option<(i128, i128, i128)>,
 }
@@ -92,6 +94,7 @@ impl From<Watched> for IrregularSummary {
     fn from(watched: Watched) -> IrregularSummary {
         let seconds = |nanos: i128| nanos as f64 / 1e9;
         IrregularSummary {
+            refusals: watched.refusals,
             clock_offset_seconds: watched.offset.map(|(last, ..)| seconds(last)),
             clock_offset_range: watched.offset.map(|(_, least, most)| (seconds(least), seconds(most))),
             ..watched.irregular.into()

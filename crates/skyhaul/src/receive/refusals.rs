@@ -42,9 +42,9 @@ impl Refusals {
         if self.placed == placed { self.rejects.get(Reject::Unpaired) } else { 0 }
     }
 
-    /// The run as text, once, if it is long; `placed` frames were placed so far. At the end of a stream of which none was
-    /// placed, any run is long.
-    pub(super) fn poll_long(&mut self, placed: u64, at_end: bool) -> Option<String> {
+    /// The run, once, if it is long; `placed` frames were placed so far. At the end of a stream of which none was placed, any run is
+    /// long.
+    pub(super) fn poll_long(&mut self, placed: u64, at_end: bool) -> Option<Refused> {
         let count = self.rejects.total();
         let long = if at_end && placed == 0 { 1 } else { LONG_RUN };
         if self.is_reported || self.placed != placed || count < long {
@@ -52,19 +52,44 @@ impl Refusals {
         }
         self.is_reported = true;
         let reasons = reasons(&self.rejects);
-        Some(match count {
+        let text = match count {
             1 => format!("1 packet was refused, and none was accepted: {reasons}"),
             _ => format!("{count} packets in a row were refused: {reasons}"),
-        })
+        };
+        // A path that is behind another one brings what is there already, but not for a second.
+        let repeated = if at_end { self.rejects.get(Reject::Duplicate) } else { 0 };
+        Some(Refused { text, is_lost: asked_for(&self.rejects).saturating_sub(repeated) >= LONG_RUN })
     }
 }
 
+/// Packets of a stream that were refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) text: String,
+    /// Whether data were lost with them. Otherwise they were few, or repeated others.
+    pub(super) is_lost: bool,
+}
+
 /// At the end of a stream: that more packets were refused than `placed`, but for those outside the times asked for.
-pub(super) fn most(rejects: &Rejects, placed: u64) -> Option<String> {
+pub(super) fn most(rejects: &Rejects, placed: u64) -> Option<Refused> {
     let outside = rejects.get(Reject::BeforeStart).saturating_add(rejects.get(Reject::AfterStop));
     let refused = rejects.total().saturating_sub(outside);
-    (refused > placed)
-        .then(|| format!("{refused} packets were refused and {placed} accepted: {}", reasons(rejects)))
+    let new = asked_for(rejects).saturating_sub(rejects.get(Reject::Duplicate));
+    let text = || format!("{refused} packets were refused and {placed} accepted: {}", reasons(rejects));
+    (refused > placed).then(|| Refused { text: text(), is_lost: new > placed && new >= LONG_RUN })
+}
+
+/// How many were refused, but for those that were not asked for, or came amid a set.
+fn asked_for(rejects: &Rejects) -> u64 {
+    let others = [
+        Reject::BeforeStart,
+        Reject::AfterStop,
+        Reject::PartialSet,
+        Reject::UnknownThread,
+        Reject::NotAllowed,
+        Reject::TooManyStreams,
+    ];
+    others.into_iter().fold(rejects.total(), |sum, why| sum.saturating_sub(rejects.get(why)))
 }
 
 fn reasons(rejects: &Rejects) -> String {

@@ -6,7 +6,7 @@ use super::gaps::{GapInTime, OpenGaps};
 use super::info::{StreamInfo, StreamPart, StreamReport, ahead};
 use super::newcomers::{Late, Newcomers, QUIET};
 use super::placer::Placer;
-use super::refusals::{self, Refusals};
+use super::refusals::{self, Refusals, Refused};
 use super::strangers::LONG;
 use super::watch::{Arrivals, Ends, Looked, Watch};
 use crate::recording::Event;
@@ -227,9 +227,14 @@ impl Stream {
 
     /// Report that nothing but refused packets comes, or, at its end, ever came.
     fn report_refusals(&mut self, at_end: bool) {
-        if let Some(text) = self.refusals.poll_long(self.report.placed, at_end) {
-            self.watch.packets_refused(&self.info, &text);
+        if let Some(refused) = self.refusals.poll_long(self.report.placed, at_end) {
+            self.report_refused(&refused);
         }
+    }
+
+    fn report_refused(&mut self, refused: &Refused) {
+        self.watch.packets_refused(&self.info, refused);
+        self.report.watched = self.watch.watched();
     }
 
     /// Memory is short: deliver what is there, as after a long silence.
@@ -242,21 +247,18 @@ impl Stream {
     pub(super) fn finish(&mut self) {
         let held = self.newcomers.take();
         self.refuse(&held);
-        let has_restarted = self.assembly.refused() >= RESTARTED;
-        let most =
-            refusals::most(&self.report.rejects, self.report.placed).filter(|_| self.report.placed > 0);
-        let has_restarted = has_restarted && !self.watch.stands_still();
+        let has_restarted = self.assembly.refused() >= RESTARTED && !self.watch.stands_still();
+        let placed = self.report.placed;
+        let most = refusals::most(&self.report.rejects, placed).filter(|_| placed > 0);
         if has_restarted && self.info.format.place == Place::Time {
             self.watch.times_returned(&self.info, self.assembly.refused());
             self.report.watched = self.watch.watched();
-        } else if has_restarted || self.refusals.seems_out_of_phase(self.report.placed) {
+        } else if has_restarted || self.refusals.seems_out_of_phase(placed) {
             self.watch.unconfirmed_restart(&self.info);
         } else if most.is_none() {
             self.report_refusals(true);
         }
-        if let Some(text) = most {
-            self.watch.packets_refused(&self.info, &text);
-        }
+        most.iter().for_each(|refused| self.report_refused(refused));
         self.assembly.finish(Nanos::default());
         self.is_quiet = true;
     }

@@ -12,7 +12,10 @@
 //! times are compared with the kernel's time of the packets, which is kept for each open object ([`Arrivals`]).
 
 use super::info::{StreamInfo, Watched};
-use crate::irregular::{CLOCK_OFFSET, FRAME_RATE, TIMES_REPEATED, offset_words, told};
+use super::refusals::Refused;
+use crate::irregular::{
+    CLOCK_OFFSET, FRAME_RATE, PACKETS_REFUSED, STREAM_REFUSED, TIMES_REPEATED, offset_words, told,
+};
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
@@ -64,6 +67,8 @@ pub(super) struct Watch {
     still: Still,
     /// Whether times returned before the end, and none of their frames was accepted.
     has_returned: bool,
+    /// Times at which data were lost, because their packets were refused.
+    refusals: u64,
     /// Memory for a run of frames.
     run: Vec<Sighting>,
     events: VecDeque<Event>,
@@ -87,6 +92,7 @@ impl Watch {
             unpaired: 0,
             still: Still::default(),
             has_returned: false,
+            refusals: 0,
             run: Vec::new(),
             events: VecDeque::new(),
             told: BTreeMap::new(),
@@ -96,7 +102,7 @@ impl Watch {
     pub(super) fn watched(&self) -> Watched {
         let mut irregular = self.timeline.counts();
         irregular.jumps += u64::from(self.has_returned);
-        Watched { irregular, offset: self.offset.range() }
+        Watched { irregular, refusals: self.refusals, offset: self.offset.range() }
     }
 
     /// Frames of one thread in a second, as the numbers of the packets show.
@@ -142,8 +148,9 @@ impl Watch {
     }
 
     /// Nothing but refused packets comes, or more than others came.
-    pub(super) fn packets_refused(&mut self, info: &StreamInfo, text: &str) {
-        self.tell(info, "packets_refused", text);
+    pub(super) fn packets_refused(&mut self, info: &StreamInfo, refused: &Refused) {
+        self.refusals += u64::from(refused.is_lost);
+        self.tell(info, if refused.is_lost { STREAM_REFUSED } else { PACKETS_REFUSED }, &refused.text);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {

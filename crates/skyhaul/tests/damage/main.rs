@@ -257,8 +257,10 @@ fn what_only_the_recorder_saw_is_known_by_the_kind_of_its_event() {
         (event("times_repeated", Some(ours), "in words of another version"), 1),
         (event("times_repeated", Some(other), "in words of another version"), 0),
         (event("time_jump", None, earlier), 1),
-        (event("time_jump", Some(ours), jump), 0),
-        (event("time_jump", None, jump), 0),
+        // The chunk with the frames behind it may be gone.
+        (event("time_jump", Some(ours), jump), 1),
+        (event("time_jump", Some(other), jump), 0),
+        (event("time_jump", None, jump), 1),
     ];
     let ticks: Vec<usize> = (0..200).collect();
     for (event, jumps) in cases {

@@ -325,7 +325,7 @@ fn a_stream_of_which_most_is_refused_says_so_at_its_end() {
         (60..660).for_each(|n| bed.send(1, &half(n, n + u32::from(n % 30 < wrong))));
         bed.finish();
         let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
-        let told: Vec<&Event> = events.iter().filter(|event| event.kind == "packets_refused").collect();
+        let told: Vec<&Event> = events.iter().filter(|event| event.kind == "stream_refused").collect();
         assert_eq!(told.len(), usize::from(is_told), "{wrong} {events:?}");
         if let Some(told) = told.first() {
             let (placed, refused) =
@@ -354,7 +354,9 @@ fn a_stream_of_which_all_is_refused_from_some_time_on_is_told_live() {
             bed.pass(10_000_000);
         }
         let events: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
-        assert_eq!(kinds(&events), ["packets_refused"], "{why:?} {events:?}");
+        assert_eq!(kinds(&events), ["stream_refused"], "{why:?} {events:?}");
+        let summary = crate::irregular::IrregularSummary::from(bed.engine.tally(true).streams[0].1.watched);
+        assert!(summary.is_fault() && summary.refusals == 1, "{summary:?}");
         assert!(events[0].text.contains(" packets in a row were refused: "), "{events:?}");
         bed.finish();
         assert_eq!(bed.rejected(why), 200, "{why:?}");
