@@ -57,7 +57,7 @@ fn count(fts: &Fts, method: &str) -> usize {
     fts.requests().iter().filter(|request| request.line.starts_with(&format!("{method} /jobs"))).count()
 }
 
-/// A server of which each question for a job is answered by this, with the number of questions before.
+/// A server that answers each question about a job by calling this with the number of earlier questions.
 fn asked(answer: impl Fn(usize) -> Option<Act> + Send + Sync + 'static) -> Fts {
     let before = AtomicUsize::new(0);
     Fts::start(TOKEN, move |request: &Request| {

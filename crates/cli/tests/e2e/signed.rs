@@ -97,7 +97,7 @@ fn a_signed_destination_is_only_written() {
     std::fs::write(here.at("f"), &data).unwrap();
     let (peer, url) = bucket("PUT", data);
     let report = here.copy(&format!("@/f {url}"), 0).json();
-    // Nobody says what the bucket has.
+    // The signature permits no request that would tell what the bucket holds.
     assert_eq!(report["unchecked"].as_array().map(Vec::len), Some(1), "{report}");
     assert!(peer.heads().iter().all(|head| head.starts_with("PUT ")), "{:?}", peer.heads());
     let (peer, url) = bucket("PUT", Vec::new());

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// Schemes of clients, and whether they are encrypted.
 const SCHEMES: [(&str, bool); 4] = [("https", true), ("davs", true), ("http", false), ("dav", false)];
 
-/// Parameters of a query that sign a request, of which the method is a part: Amazon S3 (signature version 4, and 2), Google Cloud Storage.
+/// Query parameters that hold the signature of a request and its method: Amazon S3 (signature versions 4 and 2), Google Cloud Storage.
 const SIGNATURES: [&str; 3] = ["x-amz-signature", "x-goog-signature", "signature"];
 
 /// An address on another server.

@@ -42,8 +42,7 @@ impl Refusals {
         if self.placed == placed { self.rejects.get(Reject::Unpaired) } else { 0 }
     }
 
-    /// The run, once, if it is long; `placed` frames were placed so far. At the end of a stream of which none was placed, any run is
-    /// long.
+    /// The run, once, if it is long; `placed` frames were placed so far. If the stream ends and no frame was placed, any run is long.
     pub(super) fn poll_long(&mut self, placed: u64, at_end: bool) -> Option<Refused> {
         let count = self.rejects.total();
         let long = if at_end && placed == 0 { 1 } else { LONG_RUN };

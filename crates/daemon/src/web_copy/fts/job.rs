@@ -58,7 +58,7 @@ pub struct FtsOptions {
     pub overwrite: bool,
     /// How often a file is tried again; `None`: as often as the server is configured to.
     pub retry: Option<u16>,
-    /// From 1 to 5, of which 5 comes first; `None`: the server's usual one.
+    /// From 1 to 5; jobs with 5 come first. `None`: the server's default.
     pub priority: Option<u8>,
     /// The share of the experiment's transfers to which it belongs; `None`: `default`.
     pub activity: Option<String>,

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 const ENDED: [&str; 4] = ["FINISHED", "FAILED", "FINISHEDDIRTY", "CANCELED"];
 /// The state of a job and of a file that succeeded.
 const FINISHED: &str = "FINISHED";
-/// The state of a source of several, of which another one was used.
+/// The state of an alternative source that was not needed.
 const NOT_USED: &str = "NOT_USED";
 /// Longest reason that is kept, in characters, as FTS has it.
 const MAX_REASON: usize = 2048;
@@ -106,7 +106,7 @@ impl FtsJob {
         ENDED.contains(&self.state.as_str()) || self.has_end
     }
 
-    /// Whether each of its files has been transferred: `FINISHED`, or one of several sources, of which another one is.
+    /// Whether each of its files was transferred: `FINISHED`, or `NOT_USED` where another source of the same file is `FINISHED`.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let done: HashSet<u64> =
