@@ -19,6 +19,8 @@ pub(super) type Alone = fn(&[OsString], &Failed) -> Option<Vec<OsString>>;
 
 /// What lets pytest run several files of tests at once.
 pub(super) const SEVERAL: [&str; 2] = ["--numprocesses=3", "--dist=loadfile"];
+/// The longest that one test takes, alone.
+const MINUTES: u32 = 10;
 /// More failures than this are not the machine's.
 const MOST: usize = 5;
 /// What a property test says when it has found an input that fails.
@@ -56,7 +58,8 @@ impl Ran {
             let words = (self.alone)(self.step.words(), failed);
             let Some(words) = words.filter(|_| !found && left <= MOST) else { continue };
             let mut second = Tally::default();
-            self.step.with(&format!("again, alone: {}", failed.what()), words).run(&mut second)?;
+            let alone = self.step.with(&format!("again, alone: {}", failed.what()), words);
+            alone.minutes(MINUTES).run(&mut second)?;
             if second.failed == 0 && second.passed == 1 {
                 tally.passed_after_all(failed);
                 left -= 1;

@@ -9,6 +9,22 @@
 //!   3 passed, 1 skipped in 2.10s                                pytest
 //! ```
 
+use std::collections::BTreeSet;
+
+/// What Rust's harness prints behind the name of a test that takes a minute.
+const SLOW: &str = " has been running for over ";
+
+/// Tests of a harness that has not given its sums.
+#[derive(Default)]
+struct Open {
+    begun: usize,
+    ended: usize,
+    passed: usize,
+    failed: usize,
+    /// Those that the harness has called slow.
+    running: BTreeSet<String>,
+}
+
 /// A test, or a step, that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
@@ -46,6 +62,8 @@ pub(super) struct Tally {
     test: String,
     /// Tests of the binary being run that the harness will count as passed, but which skipped themselves.
     skipped_themselves: usize,
+    /// What the harness has not added up so far.
+    open: Open,
     /// The test whose output is being read is one of them.
     test_skipped: bool,
     /// What is being read was printed by tests of Rust's harness: only a `SKIPPED: ` counts.
@@ -116,21 +134,48 @@ impl Tally {
         self.notes.push(text.to_owned());
     }
 
+    /// Whether tests are known that have begun and not ended.
+    pub(super) fn has_running(&self) -> bool {
+        !self.open.running.is_empty()
+    }
+
+    /// The step has ended, or was stopped.
     pub(super) fn end_of_step(&mut self) {
+        self.close();
         self.binary.clear();
         self.test.clear();
         self.said = false;
+    }
+
+    /// A harness that was stopped, or whose process died, has given no sums: its tests are counted one by one, and those without an
+    /// end have failed.
+    fn close(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let without_end = open.begun.saturating_sub(open.ended + open.running.len());
+        let hung =
+            open.running.into_iter().map(|test| (test, "it had not ended when it was stopped".to_owned()));
+        let lost = (without_end > 0).then(|| (String::new(), format!("{without_end} tests have no result")));
+        for (test, why) in hung.chain(lost) {
+            self.failures.push(Failed { binary: self.binary.clone(), test, why });
+            self.failed += 1;
+        }
+        self.passed += open.passed;
+        self.failed += open.failed;
+        self.skipped += open.ended - open.passed - open.failed;
+        self.skipped_themselves = 0;
     }
 
     /// Count what one line of output says; true if a person watching wants to see it.
     pub(super) fn read(&mut self, line: &str) -> bool {
         let head = line.trim_start();
         if let Some(rest) = head.strip_prefix("Running ") {
+            self.close();
             // `cargo run` quotes a command line here; what it runs names its own tests.
             self.binary = if rest.starts_with('`') { String::new() } else { binary(rest) };
             return true;
         }
         if let Some(crate_name) = head.strip_prefix("Doc-tests ") {
+            self.close();
             self.binary = format!("{crate_name} (documentation)");
             return true;
         }
@@ -151,7 +196,17 @@ impl Tally {
         if self.said {
             return false;
         }
+        if let Some((tests, "test" | "tests")) =
+            line.strip_prefix("running ").and_then(|rest| rest.split_once(' '))
+        {
+            self.open.begun = tests.parse().unwrap_or(0);
+            return false;
+        }
         if let Some(test) = line.strip_prefix("test ") {
+            if let Some((name, _)) = test.split_once(SLOW) {
+                self.open.running.insert(name.to_owned());
+                return true;
+            }
             return self.rust_test(test);
         }
         if let Some(skip) = line.strip_prefix("SKIPPED [") {
@@ -195,6 +250,12 @@ impl Tally {
         let Some((name, outcome)) = test.rsplit_once(" ... ") else { return false };
         let outcome = outcome.trim();
         let what = format!("{} {name}", self.binary).trim().to_owned();
+        self.open.running.remove(name);
+        if ["ok", "FAILED"].contains(&outcome) || outcome.starts_with("ignored") {
+            self.open.ended += 1;
+        }
+        self.open.passed += usize::from(outcome == "ok");
+        self.open.failed += usize::from(outcome == "FAILED");
         if outcome == "FAILED" {
             let (binary, test) = (self.binary.clone(), name.to_owned());
             self.failures.push(Failed { binary, test, why: String::new() });
@@ -216,6 +277,7 @@ impl Tally {
             }
         }
         self.passed = self.passed.saturating_sub(std::mem::take(&mut self.skipped_themselves));
+        self.open = Open::default();
     }
 
     /// `3 passed, 1 skipped in 2.10s`, with or without a frame of `=`.
@@ -305,6 +367,38 @@ mod tests {
             tally.summary(),
             "skipped: udp b: no IPv6 (sysctl x); no ring\n1 passed, 0 failed, 1 skipped"
         );
+    }
+
+    #[test]
+    fn a_harness_that_was_stopped_is_counted_by_its_tests() {
+        let mut tally = read(
+            "     Running tests/e2e/main.rs (target/debug/deps/e2e-1f0c)\n\nrunning 5 tests\n\
+             test a ... ok\ntest b ... FAILED\ntest slow has been running for over 60 seconds\n\
+             test hangs has been running for over 60 seconds\ntest slow ... ok\ntest c ... ignored, an hour",
+        );
+        assert!(tally.has_running());
+        tally.end_of_step();
+        assert_eq!(
+            tally.summary(),
+            "skipped: e2e c: an hour\nfailed: e2e b\nfailed: e2e hangs - it had not ended when it was stopped\n\
+             2 passed, 2 failed, 1 skipped"
+        );
+        // Both pass when they run alone.
+        for failed in tally.failures.clone() {
+            tally.passed_after_all(&failed);
+        }
+        assert_eq!((tally.passed, tally.failed), (4, 0));
+    }
+
+    #[test]
+    fn a_harness_that_died_has_failed_though_another_one_is_fine() {
+        let tally = read(
+            "     Running tests/udp.rs (target/debug/deps/udp-1f0c)\n\nrunning 3 tests\ntest a ... ok\n\
+             error: test failed, to rerun pass `--test udp`\n\
+             \x20    Running tests/tcp.rs (target/debug/deps/tcp-1f0c)\n\nrunning 1 test\ntest d ... ok\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+        );
+        assert_eq!(tally.summary(), "failed: udp - 2 tests have no result\n2 passed, 1 failed, 0 skipped");
     }
 
     #[test]
