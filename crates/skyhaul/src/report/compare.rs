@@ -10,8 +10,10 @@
 //! differs by more than the tolerance. Elements of lists belong together by what they have in common (a rate, a size, a name),
 //! wherever they stand in the list; without such fields, by their place.
 //!
-//! A figure of a single run has no spread. Of those that one late packet or another program changes (the longest delay, jitter, CPU
-//! time), a factor of two is noise, and so is a millisecond; what the host's processors did for others is never better or worse.
+//! A figure of a single run has no spread, but one that swung within its run may say how far: `rtt_mean` with `rtt_mean_range` beside
+//! it, the least and the largest. Two such figures differ only if these ranges do not meet, too. Of those that one late packet or another
+//! program changes (the longest delay, jitter, CPU time), a factor of two is noise, and so is a millisecond; what the host's processors
+//! did for others is never better or worse.
 //!
 //! ```
 //! use skyhaul::report::compare::{Options, Verdict, compare};
@@ -162,13 +164,13 @@ pub fn compare(a: &Value, b: &Value, options: &Options) -> Result<Comparison, Co
                 comparison.figures.push(ranked(path, a, b));
             }
             (Leaf::Text(a), Leaf::Text(b)) if a == b => {}
-            (Leaf::Number { value: a, range: of_a }, Leaf::Number { value: b, range: of_b }) => {
-                let verdict = judge(path, (*a, *of_a), (*b, *of_b), options.tolerance);
-                let ratio = (*a != 0.0).then(|| b / a);
+            (Leaf::Number(a), Leaf::Number(b)) => {
+                let verdict = judge(path, a, b, options.tolerance);
+                let ratio = (a.value != 0.0).then(|| b.value / a.value);
                 comparison.figures.push(Figure {
                     path: path.clone(),
-                    a: (*a).into(),
-                    b: (*b).into(),
+                    a: a.value.into(),
+                    b: b.value.into(),
                     ratio,
                     verdict,
                 });
@@ -213,21 +215,21 @@ fn ranked(path: &str, a: &str, b: &str) -> Figure {
     Figure { path: path.into(), a: a.into(), b: b.into(), ratio: None, verdict }
 }
 
-type Ranged = (f64, Option<(f64, f64)>);
-
-fn judge(path: &str, (a, of_a): Ranged, (b, of_b): Ranged, tolerance: f64) -> Verdict {
+fn judge(path: &str, of_a: &Number, of_b: &Number, tolerance: f64) -> Verdict {
+    let (a, b) = (of_a.value, of_b.value);
     if a == b {
         return Verdict::Same;
     }
-    let meet = match (of_a, of_b) {
+    let meet = match (of_a.range, of_b.range) {
         (Some(x), Some(y)) => x.0 <= y.1 && y.0 <= x.1,
         _ => false,
     };
     let Noise { factor, floor } = meaning::noise(path);
+    let floor = floor * of_a.scale.max(of_b.scale);
     let (low, high) = (a.abs().min(b.abs()), a.abs().max(b.abs()));
-    // A spread says by itself how noisy a figure is.
-    let alone = of_a.is_none() && of_b.is_none();
-    let noisy = alone && ((b - a).abs() <= floor || factor > 1.0 && a * b > 0.0 && high <= factor * low);
+    // The spread of several runs says by itself how noisy a figure is.
+    let single = of_a.single && of_b.single;
+    let noisy = single && ((b - a).abs() <= floor || factor > 1.0 && a * b > 0.0 && high <= factor * low);
     if meet || noisy || (b - a).abs() <= tolerance * a.abs() {
         return Verdict::Within;
     }
@@ -243,11 +245,21 @@ const MOST: usize = 100_000;
 /// Lists of what was seen from moment to moment: one run's have no counterpart in another's.
 const MOMENTS: [&str; 3] = ["trace", "intervals", "timeline"];
 
+/// A number, with its spread.
+#[derive(Clone, Debug, PartialEq)]
+struct Number {
+    value: f64,
+    range: Option<(f64, f64)>,
+    /// It is of a single run.
+    single: bool,
+    /// Its unit in that of its noise: CPU time per gigabyte of a run that moved a tenth of one swings ten times as far as the time.
+    scale: f64,
+}
+
 /// What stands at the end of a path.
 #[derive(Clone, Debug, PartialEq)]
 enum Leaf {
-    /// A number, with its spread.
-    Number { value: f64, range: Option<(f64, f64)> },
+    Number(Number),
     /// A text, or a switch.
     Text(String),
 }
@@ -255,7 +267,7 @@ enum Leaf {
 impl Leaf {
     fn told(&self) -> String {
         match self {
-            Self::Number { value, .. } => value.to_string(),
+            Self::Number(number) => number.value.to_string(),
             Self::Text(text) => text.clone(),
         }
     }
@@ -285,15 +297,11 @@ fn walk(
             return Err(TooLarge(which));
         }
     }
-    if let Some(leaf) = a.and_then(leaf) {
-        out.0.push((path.to_owned(), leaf));
-    }
-    if let Some(leaf) = b.and_then(leaf) {
-        out.1.push((path.to_owned(), leaf));
-    }
     let objects = (inner(a), inner(b));
     for key in keys(objects).into_iter().filter(|key| !MOMENTS.contains(&key.as_str())) {
         let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        out.0.extend(objects.0.and_then(|map| leaf(map, key)).map(|leaf| (at.clone(), leaf)));
+        out.1.extend(objects.1.and_then(|map| leaf(map, key)).map(|leaf| (at.clone(), leaf)));
         let of = |map: Option<&'_ Map<String, Value>>| map.and_then(|map| map.get(key)).cloned();
         // A report is small: a copy of what is looked at keeps the lifetimes of two trees apart.
         walk(&at, of(objects.0).as_ref(), of(objects.1).as_ref(), depth + 1, out)?;
@@ -304,18 +312,29 @@ fn walk(
     Ok(())
 }
 
-/// A scalar, or an object that is a spread.
-fn leaf(value: &Value) -> Option<Leaf> {
-    match value {
-        Value::Number(number) => Some(Leaf::Number { value: number.as_f64()?, range: None }),
+/// A scalar of an object, or what in it is a spread.
+fn leaf(of: &Map<String, Value>, key: &str) -> Option<Leaf> {
+    match of.get(key)? {
+        Value::Number(number) => {
+            let range = of.get(&format!("{key}_range")).and_then(range);
+            let bytes = of.get("bytes").and_then(Value::as_f64).filter(|_| key.ends_with("_per_gb"));
+            let scale = bytes.map_or(1.0, |bytes| (1e9 / bytes.max(1.0)).max(1.0));
+            Some(Leaf::Number(Number { value: number.as_f64()?, range, single: true, scale }))
+        }
         Value::String(text) => Some(Leaf::Text(text.clone())),
         Value::Bool(on) => Some(Leaf::Text(on.to_string())),
         Value::Object(map) => {
             let (value, low, high) = spread(map)?;
-            Some(Leaf::Number { value, range: Some((low, high)) })
+            Some(Leaf::Number(Number { value, range: Some((low, high)), single: false, scale: 1.0 }))
         }
         Value::Null | Value::Array(_) => None,
     }
+}
+
+/// The least and the largest value that a figure had within its run.
+fn range(value: &Value) -> Option<(f64, f64)> {
+    let [low, high] = value.as_array()?.as_slice() else { return None };
+    Some((low.as_f64()?, high.as_f64()?))
 }
 
 fn spread(map: &Map<String, Value>) -> Option<(f64, f64, f64)> {

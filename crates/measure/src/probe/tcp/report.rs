@@ -199,6 +199,10 @@ pub struct TcpCounts {
     pub rtt_least: f64,
     /// Mean of the samples in seconds.
     pub rtt_mean: f64,
+    /// Means of the samples of each fifth of the time, the smallest and the largest, in seconds: a flow fills queues of its own, and its
+    /// mean differs from run to run as it does within one. `None` of fewer than four samples a fifth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_mean_range: Option<[f64; 2]>,
     /// Largest of the samples in seconds.
     pub rtt_most: f64,
     /// Largest congestion window in bytes.

@@ -99,6 +99,34 @@ fn two_runs_over_a_clean_path_pass_and_a_worse_path_does_not() {
     assert_eq!(worse(&run(50e6, 0, 9_000.0, 5.3e6, 300, 0.02)), 1, "a round trip twice as long");
 }
 
+#[test]
+fn a_figure_that_swung_within_its_run_is_judged_by_how_far() {
+    let flow = |mean: f64, low: f64, high: f64| json!({"flows": [{"congestion": "bbr", "bits_per_second": 50e6, "rtt_mean": mean, "rtt_mean_range": [low, high]}]});
+    // Round trips of one clean path: a flow that fills a queue when it starts, twice.
+    let (a, b) = (flow(0.0129, 0.0108, 0.0182), flow(0.0154, 0.0109, 0.0243));
+    let worse = |a: &Value, b: &Value| compare(a, b, &Options::default()).unwrap().count(Verdict::Worse);
+    assert_eq!((worse(&a, &b), worse(&b, &a)), (0, 0));
+    // A queue that stays is none of a start.
+    assert_eq!(worse(&a, &flow(0.0254, 0.0209, 0.0343)), 1);
+    // The hosts' noise is noise with a range, too.
+    assert_eq!(worse(&flow(0.0010, 0.0010, 0.00101), &flow(0.0012, 0.0012, 0.00121)), 0);
+    let found = verdicts(&a, &b);
+    assert_eq!(found.get("flows[congestion=bbr].rtt_mean"), Some(&Verdict::Within));
+    assert!(!found.keys().any(|path| path.contains("range")), "{found:?}");
+    // What is no range is none.
+    let none = json!({"rtt_mean": 0.02, "rtt_mean_range": [0.01]});
+    assert_eq!(worse(&json!({"rtt_mean": 0.01, "rtt_mean_range": "x"}), &none), 1);
+}
+
+#[test]
+fn cpu_time_per_gigabyte_of_a_short_run_is_as_unsteady_as_its_time() {
+    let run = |bytes: u64, seconds: f64| json!({"bytes": bytes, "cpu_seconds_per_gb": seconds / bytes as f64 * 1e9});
+    let worse = |a: &Value, b: &Value| compare(a, b, &Options::default()).unwrap().count(Verdict::Worse);
+    assert_eq!(worse(&run(24_000_000, 0.16), &run(24_000_000, 0.34)), 0, "0.18 s of another program");
+    assert_eq!(worse(&run(24_000_000, 0.16), &run(24_000_000, 0.56)), 1);
+    assert_eq!(worse(&run(2_400_000_000, 1.6), &run(2_400_000_000, 3.4)), 1);
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),
