@@ -116,6 +116,7 @@ impl Samples {
         about.set_item("describe", s.format().describe())?;
         about.set_item("station", s.format().station.as_deref())?;
         about.set_item("notes", s.notes().to_vec())?;
+        about.set_item("rate_doubt", s.rate_doubt())?;
         Ok(about)
     }
 

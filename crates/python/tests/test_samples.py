@@ -18,6 +18,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -239,6 +240,20 @@ def test_a_sample_rate_that_the_data_disprove(tmp_path, given, text):
     with pytest.raises(ValueError, match=text):
         recording.open(path, sample_rate=given * 3200)
     assert same(recording.open(path, sample_rate=1000 * 3200).samples()[:, :, 0], samples)
+
+
+def test_a_sample_rate_that_one_end_of_a_second_speaks_against(tmp_path):
+    path = tmp_path / "x.vdif"
+    with recording.create(path, sample_rate=1000 * 3200, start="2026-11-22T05:58:31.95", payload=800) as file:
+        file.write(np.zeros(3200 * 100, np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recording.open(path, sample_rate=1000 * 3200).samples(count=10)
+    with pytest.warns(UserWarning, match=r"6400000 samples/s is 2000 frames/s.* the rate is 3200000 samples/s, or 1000 frames") as caught:
+        scan = recording.open(path, sample_rate=2000 * 3200)
+        scan.samples(count=10)
+    assert scan.about.notes == (str(caught[0].message),)
+    assert caught[0].filename == __file__
 
 
 def test_what_is_not_there(tmp_path):

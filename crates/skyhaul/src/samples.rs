@@ -112,6 +112,7 @@ pub struct Samples {
     given_rate: bool,
     /// What was found of rate and clocks when they were opened.
     notes: Vec<String>,
+    rate_doubt: Option<String>,
     /// Rows of a frame.
     frame_rows: u64,
     /// First frame, and one past the last, since 1970.
@@ -215,6 +216,13 @@ impl Samples {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Why the rate that was given may be too high, if the data have too few ends of seconds to prove it. It is one of the
+    /// [`notes`](Self::notes).
+    #[must_use]
+    pub fn rate_doubt(&self) -> Option<&str> {
+        self.rate_doubt.as_deref()
     }
 
     /// Frames that were used so far with a repaired time, because the clock of their thread is wrong. A frame that is read

@@ -99,8 +99,9 @@ impl Samples {
         let mut notes: Vec<String> = format.quirks.iter().map(ToString::to_string).collect();
         let given = options.sample_rate.map(|rate| frames_of(rate, frame_rows)).transpose()?;
         let known = Known { given, stated: fps.or(format.frames_per_second), highest };
-        let (frames_per_second, note) = known.rate(&pieces, &format)?;
-        notes.extend(note);
+        let Rate { frames_per_second, note, doubt } = known.rate(&pieces, &format)?;
+        let doubt = doubt.map(|last| doubted(frames_per_second, last, frame_rows));
+        notes.extend(note.into_iter().chain(doubt.clone()));
         format.frames_per_second = Some(frames_per_second);
         let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
             .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
@@ -115,6 +116,7 @@ impl Samples {
             frames_per_second,
             given_rate: given.is_some(),
             notes,
+            rate_doubt: doubt,
             frame_rows,
             extent: (0, 0),
             ordered: true,
@@ -137,30 +139,46 @@ struct Known {
     highest: Option<u32>,
 }
 
+/// Frames per second that no frame number disproves.
+struct Rate {
+    frames_per_second: u32,
+    /// They are not those that were stated.
+    note: Option<String>,
+    /// They were given, and this is the last frame number of the only second whose end is in the data.
+    doubt: Option<u32>,
+}
+
 impl Known {
-    /// Frames per second that no frame number disproves, and a note if they are not those that were stated.
-    fn rate(
-        &self,
-        pieces: &Pieces<First>,
-        format: &StreamFormat,
-    ) -> Result<(u32, Option<String>), SamplesError> {
+    fn rate(&self, pieces: &Pieces<First>, format: &StreamFormat) -> Result<Rate, SamplesError> {
         let (fps, ends) = match self.given.or(self.stated).filter(|&fps| fps > 0) {
             Some(fps) => (fps, ends_of_seconds(pieces, format)),
             None => (measured_rate(pieces, format).ok_or(SamplesError::Rate)?, Ends::default()),
         };
         // Headers that agree with it may be of a stream with pauses.
-        if let (Some(last), true) = (ends.last, self.given.is_some() && self.stated != self.given)
-            && last.saturating_add(1) < fps
-        {
+        let unstated = self.given.is_some() && self.stated != self.given;
+        let too_fast = |last: &u32| unstated && last.saturating_add(1) < fps;
+        if let Some(last) = ends.last.filter(too_fast) {
             return Err(SamplesError::TooFast { fps, last });
         }
         let Some(frame) = self.highest.max(ends.highest).filter(|&frame| frame >= fps) else {
-            return Ok((fps, None));
+            return Ok(Rate { frames_per_second: fps, note: None, doubt: ends.unproven.filter(too_fast) });
         };
         let proven = if self.given.is_some() { None } else { measured_rate(pieces, format) };
         let (rate, note) = instead(fps, frame, self.given.is_some(), proven)?;
-        Ok((rate, Some(note)))
+        Ok(Rate { frames_per_second: rate, note: Some(note), doubt: None })
     }
+}
+
+/// What a single end of a second says against the rate that was given.
+fn doubted(fps: u32, last: u32, frame_rows: u64) -> String {
+    let seen = u64::from(last) + 1;
+    format!(
+        "the given rate of {} samples/s is {fps} frames/s, but the only second whose end is in the data ends with frame number {last}: \
+         the rate is {} samples/s, or {} frames are missing there",
+        u64::from(fps) * frame_rows,
+        seen * frame_rows,
+        u64::from(fps) - seen,
+    )
 }
 
 /// The rate that the ends of seconds prove where a frame number disproves the stated one, and a note of it.

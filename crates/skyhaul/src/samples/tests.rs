@@ -270,6 +270,37 @@ fn the_rate_is_measured_at_the_ends_of_seconds() {
     assert_eq!(samples.rows(), 280 * 3200);
 }
 
+#[test]
+fn a_rate_that_one_end_of_a_second_speaks_against_is_doubted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    let shape = Vdif::shape(800, 1, 2, false, true).unwrap();
+    let frame =
+        |n: u32| [&shape.at(SECOND + i64::from(n / 50), n % 50).unwrap().write()[..], &[0xE4; 800]].concat();
+    let write = |frames: std::ops::Range<u32>| {
+        std::fs::write(&path, frames.flat_map(frame).collect::<Vec<u8>>()).unwrap();
+    };
+    let doubt = |fps: u64| {
+        let options = Options { sample_rate: Some(fps * 3200), ..Options::default() };
+        let samples = Samples::of_files([&path], &options).unwrap();
+        let doubt = samples.rate_doubt().map(str::to_owned);
+        assert_eq!(samples.notes().len(), usize::from(doubt.is_some()));
+        doubt
+    };
+    // From the middle of a second to the middle of the next.
+    write(30..75);
+    let text = doubt(60).unwrap();
+    assert!(text.contains("192000 samples/s is 60 frames/s") && text.contains("160000 samples/s"), "{text}");
+    assert!(text.contains("10 frames are missing"), "{text}");
+    assert_eq!(doubt(50), None);
+    // Without the end of a second nothing speaks against it; two ends prove it wrong.
+    write(0..45);
+    assert_eq!(doubt(60), None);
+    write(30..130);
+    let options = Options { sample_rate: Some(60 * 3200), ..Options::default() };
+    assert!(matches!(Samples::of_files([&path], &options), Err(SamplesError::TooFast { fps: 60, last: 49 })));
+}
+
 /// EDV 4: a mask over channels, of each frame and thread.
 #[test]
 fn channels_marked_as_invalid_are_missing() {

@@ -165,6 +165,9 @@ pub(super) struct Ends {
     pub(super) highest: Option<u32>,
     /// The frame number with which seconds end; no second that was looked at has a higher one.
     pub(super) last: Option<u32>,
+    /// With a single end in the data, or ends that differ: the highest frame number of one, if no other place has a higher one. Frames may
+    /// be missing behind it.
+    pub(super) unproven: Option<u32>,
 }
 
 /// Look at some ends of seconds, at the beginning and at the end of the data.
@@ -188,12 +191,10 @@ pub(super) fn ends_of_seconds(pieces: &Pieces<First>, format: &StreamFormat) -> 
         ended.extend(before.filter(|_| begun));
         highest = highest.max(before);
     }
-    let last = ended
-        .iter()
-        .copied()
-        .max()
-        .filter(|last| highest == Some(*last) && ended.iter().filter(|other| *other == last).count() > 1);
-    Ends { highest, last }
+    let most = ended.iter().copied().max().filter(|most| highest == Some(*most));
+    let is_proven = |most: &u32| ended.iter().filter(|other| *other == most).count() > 1;
+    let last = most.filter(is_proven);
+    Ends { highest, last, unproven: most.filter(|_| last.is_none()) }
 }
 
 /// The headers of all units, by number.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
+import warnings
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypedDict
@@ -18,6 +21,15 @@ Missing = Literal["nan", "mask", "raise"]
 _Numbers = npt.NDArray[Any]
 # First frame, and one past the last.
 Frames = tuple[int, int]
+
+
+def _warn(text: str) -> None:
+    """A warning at the line that called this package. (`skip_file_prefixes` is of Python 3.12.)"""
+    own = os.path.dirname(__file__)
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 class Options(TypedDict, total=False):
@@ -134,6 +146,8 @@ class Samples:
             bytes=raw["bytes"],
             notes=tuple(raw["notes"]),
         )
+        if raw["rate_doubt"] is not None:
+            _warn(raw["rate_doubt"])
 
     @property
     def gaps(self) -> list[Gap]:
