@@ -1,7 +1,7 @@
 //! Alarms of the station to programs and webhooks: receivers that are away or hang, and a station that is killed.
 
 use crate::serve::{FPS, SECOND, Serving};
-use crate::site::{Site, run, vdif, wait_for};
+use crate::site::{LIMIT, Site, run, vdif, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -82,11 +82,11 @@ fn a_receiver_that_was_away_and_one_that_hangs() {
     wait_for("two attempts", || (metric(&serving, "failures_total", "hook") >= 2).then_some(()));
     wait_for("the end of the program", || (metric(&serving, "failures_total", "hangs") >= 1).then_some(()));
     let heard = hook(TcpListener::bind(address).unwrap());
-    let (head, body) = heard.recv().unwrap();
+    let (head, body) = heard.recv_timeout(LIMIT).unwrap();
     assert_eq!(body, begun);
     assert!(head.contains("\r\nAuthorization: Bearer not-to-be-shown-42\r\n"), "{head}");
     serving.call("station stop quiet");
-    let (_, end) = heard.recv().unwrap();
+    let (_, end) = heard.recv_timeout(LIMIT).unwrap();
     assert_eq!(
         (end["event"].as_str(), end["since"].clone(), end["count"].as_u64()),
         (Some("end"), begun["since"].clone(), Some(1))
@@ -176,7 +176,7 @@ fn a_test_of_the_receivers_says_what_each_answered() {
         done.told()
     );
     assert!(done.told().contains("say: sh ended with 0: hello"), "{}", done.told());
-    assert_eq!(heard.recv().unwrap().1["event"], "test");
+    assert_eq!(heard.recv_timeout(LIMIT).unwrap().1["event"], "test");
     let bad =
         "[[station.alarms.receiver]]\nname = 'no'\ncommand = ['sh', '-c', 'echo no line >&2; exit 3']\n";
     std::fs::write(&path, format!("{station}{bad}{good}")).unwrap();

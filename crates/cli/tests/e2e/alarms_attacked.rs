@@ -3,7 +3,7 @@
 use crate::alarms::{hook, lines, metric};
 use crate::device::Mounted;
 use crate::serve::Serving;
-use crate::site::{Job, Site, number, wait_for, words};
+use crate::site::{Job, LIMIT, Site, number, wait_for, words};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
 };
@@ -103,7 +103,7 @@ fn an_alarm_that_flaps_is_few_messages_with_its_first_and_its_last_state() {
     wait_for("the mails", || (subjects() == all.len()).then_some(()));
     // One that was away all this time is sent the first and the last, and how often it was.
     let heard = hook(TcpListener::bind(address).unwrap());
-    let (first, last) = (heard.recv().unwrap().1, heard.recv().unwrap().1);
+    let (first, last) = (heard.recv_timeout(LIMIT).unwrap().1, heard.recv_timeout(LIMIT).unwrap().1);
     assert_eq!(first, all[0]);
     let count: u64 = all.iter().filter(|one| one["event"] == "end").map(|one| number(&one["count"])).sum();
     assert_eq!((last["event"].as_str(), number(&last["count"])), (Some("end"), count));
@@ -210,11 +210,11 @@ fn a_wrong_certificate_is_named_and_the_alarm_is_kept_until_it_is_right() {
     assert!(top.contains("receiver hook: 1 waiting, ") && top.contains("certificate expired"), "{top}");
     assert!(heard.try_recv().is_err() && !top.contains("not-to-be-shown"));
     *shown.lock().unwrap() = authority.server("localhost", 2100);
-    let begin = heard.recv().unwrap();
+    let begin = heard.recv_timeout(LIMIT).unwrap();
     assert_eq!(begin, of_kind(lines(&file), "no_data")[0]);
     wait_for("its success to show", || receiver(&serving, "hook")["failure"].is_null().then_some(()));
     serving.call("station stop quiet");
-    assert_eq!(heard.recv().unwrap()["event"], "end");
+    assert_eq!(heard.recv_timeout(LIMIT).unwrap()["event"], "end");
     wait_for("the account", || (metric(&serving, "sent_total", "hook") == 2).then_some(()));
     serving.job.signal(Signal::TERM);
     let said = serving.job.finish().expect(0).stderr;
