@@ -253,6 +253,9 @@ const HEAD: usize = 40;
 
 /// Answer until it is unmounted.
 fn serve(mut fuse: File, size: usize, shared: &Shared) {
+    // Memory that this thread asks for must not wait for pages that the kernel writes to this device: it would wait for itself, with all
+    // that wait for memory (PR_SET_IO_FLUSHER).
+    rustix::process::configure_io_flusher_behavior(true).unwrap();
     let mut bytes = vec![0u8; size];
     let mut request = vec![0u8; MOST_WRITE as usize + 4096];
     let mut free = Instant::now();

@@ -229,8 +229,12 @@ impl Job {
     #[track_caller]
     pub(crate) fn finish(mut self) -> Done {
         let status = wait_for("the command to end", || self.child.try_wait().unwrap());
-        let stdout = self.stdout.take().unwrap().join().unwrap();
-        self.reader.take().unwrap().join().unwrap();
+        let (stdout, reader) = (self.stdout.take().unwrap(), self.reader.take().unwrap());
+        wait_for("the end of what it says, which a child of its own may hold", || {
+            (stdout.is_finished() && reader.is_finished()).then_some(())
+        });
+        let stdout = stdout.join().unwrap();
+        reader.join().unwrap();
         Done { code: status.code(), stdout, stderr: self.stderr() }
     }
 }
@@ -238,7 +242,11 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        // One that waits for a disk that hangs does not end: it is left behind.
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
