@@ -59,7 +59,7 @@ pub use header::{Field, Order};
 pub use keyed::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
-pub use positions::{ClockFinder, FrameClock, FramePlace, Placer, Positions, PositionsError};
+pub use positions::{ClockFinder, FrameClock, FramePlace, MAX_AHEAD, Placer, Positions, PositionsError};
 pub use rate::RateWatch;
 pub use spead::{HeapLayout, HeapLearner, LearnedHeaps};
 pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};

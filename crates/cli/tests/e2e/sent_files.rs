@@ -104,6 +104,40 @@ fn a_receiver_reports_exactly_the_gap_and_has_the_senders_times() {
     }
 }
 
+/// As in data of a station: the seconds in the headers of many frames in a row are wrong, all by the same bit.
+#[test]
+fn frames_in_a_row_with_the_same_wrong_second_are_no_gap() {
+    let files = Files::new();
+    let mut frames: Vec<Vec<u8>> = (1000..5000).flat_map(|n| [0, 1].map(|thread| frame(thread, n))).collect();
+    // At the beginning, over the end of a second, and at the end.
+    let odd = [0..30, 1800..2300, 7960..8000];
+    let sum: u64 = odd.iter().map(|run| run.len() as u64).sum();
+    for (run, bit) in odd.into_iter().zip([0u8, 2, 1]) {
+        frames[run].iter_mut().for_each(|frame| frame[bit as usize] ^= 0x20);
+    }
+    let path = files.write(&frames);
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    // Paced by their own times: two seconds, not the minute of a gap.
+    let report = send(&recorder.address(), &format!("--input {} --sequence little", path.display()));
+    recorder.drained();
+    let recorded = recorder.stop().json();
+    let times = &report["times"];
+    let found = [&times["gaps"], &times["missing"], &times["returns"], &times["untimed"]].map(number);
+    assert_eq!(found, [0, 0, 0, sum], "{report}");
+    assert!(times["waited_seconds"].as_f64().unwrap() < 1.0, "{report}");
+    let stream = &recorded["streams"][0];
+    assert_eq!((number(&stream["lost"]), number(&stream["placed"])), (0, 8000), "{recorded}");
+    assert!(site.cat() == frames.concat());
+    // And of the recording.
+    let (address, all) = listen();
+    let again = site.run(&format!("send --json --scan trial --rate max --sequence little --to {address}"));
+    let (again, came) = (again.expect(0).json(), all.join().unwrap());
+    assert_eq!((number(&again["times"]["gaps"]), number(&again["times"]["missing"])), (0, 0), "{again}");
+    let numbers: Vec<u64> = came.chunks(440).map(|unit| vtp::psn(unit, Order::Little).unwrap()).collect();
+    assert!(numbers == (0..8000).collect::<Vec<_>>());
+}
+
 #[test]
 fn where_the_length_of_a_second_is_not_known_only_frames_are_written() {
     let files = Files::new();

@@ -15,13 +15,16 @@
 //! Limit: in a file whose consecutive frames are not in order of time (one thread after another), positions do not grow
 //! monotonically: see [`Placer::is_in_order`].
 
+mod clock;
 mod placer;
 
-pub use placer::{ClockFinder, FrameClock, Placer, PositionsError};
+pub use clock::{ClockFinder, FrameClock, PositionsError};
+pub use placer::{MAX_AHEAD, Placer};
 
 use super::family::{FamilyRef, Format};
 use super::frame::Framing;
 use super::stamps::{Move, PREFIX, Stamps};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 
@@ -85,7 +88,7 @@ impl Positions {
         let units = || Units { file, at: 0, skip, usual: 0, stamps };
         let frame = |(at, bytes): (usize, usize)| &file[at + skip..at + bytes];
         let mut frames = Vec::new();
-        for unit in units().take(placer::SAMPLE) {
+        for unit in units().take(clock::SAMPLE) {
             frames.push(frame(unit?));
         }
         let mut early = ClockFinder::new(stamps, near);
@@ -93,22 +96,20 @@ impl Positions {
         let early = early.conclude(fps, &frames)?;
         let mut seen = ClockFinder::new(stamps, near);
         let mut placed = Placed::new(early.clone());
-        let mut all = units().peekable();
-        while let Some(unit) = all.next() {
+        for unit in units() {
             let unit = unit?;
             seen.frame(frame(unit));
-            placed.frame(unit, frame(unit), all.peek().and_then(|next| next.ok()).map(frame));
+            placed.frame(unit, frame(unit));
         }
+        placed.finish();
         let clock = seen.conclude(fps, &frames)?;
         if !clock.places_as(&early) {
             // The first frames did not show everything: a thread began later, or the rate was learned later.
             placed = Placed::new(clock.clone());
-            let mut all = units().map_while(Result::ok).peekable();
-            while let Some(unit) = all.next() {
-                placed.frame(unit, frame(unit), all.peek().copied().map(frame));
-            }
+            units().map_while(Result::ok).for_each(|unit| placed.frame(unit, frame(unit)));
+            placed.finish();
         }
-        let Placed { mut runs, frames, placer } = placed;
+        let Placed { mut runs, frames, placer, .. } = placed;
         let lowest = runs.iter().map(|run| run.position).min().unwrap_or_default().min(0);
         runs.iter_mut().for_each(|run| run.position -= lowest);
         Ok(Positions { stamps, family, clock, runs, frames, skip, placer })
@@ -196,17 +197,35 @@ struct Placed {
     runs: Vec<Run>,
     frames: usize,
     placer: Placer,
+    /// Those that have no position yet.
+    waiting: VecDeque<(usize, usize)>,
 }
 
 impl Placed {
     fn new(clock: FrameClock) -> Placed {
-        Placed { runs: Vec::new(), frames: 0, placer: Placer::new(clock) }
+        Placed { runs: Vec::new(), frames: 0, placer: Placer::new(clock), waiting: VecDeque::new() }
     }
 
     /// Adds the next frame; `unit` is its place in the file, including the bytes before it.
-    fn frame(&mut self, unit: (usize, usize), frame: &[u8], next: Option<&[u8]>) {
-        let (at, bytes) = unit;
-        let position = self.placer.place(frame, next);
+    fn frame(&mut self, unit: (usize, usize), frame: &[u8]) {
+        self.placer.add(frame);
+        self.waiting.push_back(unit);
+        self.poll();
+    }
+
+    /// There are no more frames.
+    fn finish(&mut self) {
+        self.placer.finish();
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        while let Some(position) = self.placer.poll() {
+            self.waiting.pop_front().into_iter().for_each(|unit| self.placed(unit, position));
+        }
+    }
+
+    fn placed(&mut self, (at, bytes): (usize, usize), position: i64) {
         let goes_on = self.runs.last().is_some_and(|run| {
             let behind = self.frames - run.first;
             let follows = (run.offset + behind * run.bytes, run.bytes, run.position + behind as i64);

@@ -1,14 +1,16 @@
 //! The frames of a recording, read one segment after the other and placed by their times.
 //!
-//! The first segment tells rate and threads; each further frame is placed as it is read. The last frame of a segment waits
-//! for the one behind it, which confirms or denies a jump in time.
+//! The first segment tells rate and threads; each further frame is placed as it is read. A frame whose time jumps waits for those
+//! behind it, which confirm or deny the jump: up to [`MAX_AHEAD`] of them, and [`MAX_AHEAD_BYTES`].
 
 use super::clock::{OwnPace, SentTimes};
 use super::sender::Sequence;
 use crate::frames;
 use crate::recording::{Datastream, Reader};
 use skyhaul_core::hint::Hint;
-use skyhaul_core::wire::{ClockFinder, FamilyRef, FrameClock, Move, Numbered, Numbering, Placer, Stamps};
+use skyhaul_core::wire::{
+    ClockFinder, FamilyRef, FrameClock, MAX_AHEAD, Move, Numbered, Numbering, Placer, Stamps,
+};
 use skyhaul_io::lock::lock;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
@@ -18,6 +20,8 @@ const AS_THEY_ARE: Hint<&str> = Hint("send them without --restamp");
 
 /// Bytes read ahead at once.
 pub(super) const SEGMENT: usize = 4 << 20;
+/// Bytes of frames that wait for those behind them; of larger frames, fewer wait.
+const MAX_AHEAD_BYTES: usize = 16 << 20;
 
 /// How recorded frames are sent.
 #[derive(Clone, Debug)]
@@ -155,8 +159,10 @@ pub(super) struct RecordedFrames {
     by_position: bool,
     notes: Vec<String>,
     placed: Arc<Mutex<Option<Placer>>>,
-    /// What was read and not given: the first segment, later the frame whose successor is not known.
+    /// What was read and not given: the first segment, later the frames that wait for those behind them; and how many of them the
+    /// placer has.
     ahead: Vec<u8>,
+    waiting: usize,
     /// There is no more behind that.
     ended: bool,
     first: bool,
@@ -184,6 +190,7 @@ impl RecordedFrames {
             notes: Vec::new(),
             placed: Arc::default(),
             ahead: Vec::new(),
+            waiting: 0,
             ended: false,
             first: true,
             last: None,
@@ -273,9 +280,9 @@ impl RecordedFrames {
             }
         };
         let mut trial = Placer::new(clock.clone());
-        for (n, frame) in frames.iter().enumerate() {
-            trial.place(frame, frames.get(n + 1).copied());
-        }
+        frames.iter().for_each(|frame| trial.add(frame));
+        trial.finish();
+        while trial.poll().is_some() {}
         self.by_position = trial.is_in_order();
         if let Some(start) = self.options.restamp {
             let first = frames.iter().find_map(|frame| stamps.time(frame, near));
@@ -288,7 +295,7 @@ impl RecordedFrames {
             self.restamp = Some(Restamp { stamps, at, by });
         }
         self.note(&clock);
-        self.placer = Some(Placer::new(clock));
+        self.placer = Some(Placer::new(clock).with_ahead((MAX_AHEAD_BYTES / self.frame()).min(MAX_AHEAD)));
         Ok(())
     }
 
@@ -318,42 +325,53 @@ impl RecordedFrames {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        let (unit, parts) = (self.frame(), self.parts);
-        // Two at least: the last one waits for the one behind it.
-        while !self.ended && (!std::mem::take(&mut self.first) || self.ahead.len() < 2 * unit) {
-            let whole = self.whole();
-            self.read(reader, whole)?;
-            if self.ahead.len() >= 2 * unit {
-                break;
+        let unit = self.frame();
+        let positions = loop {
+            if !std::mem::take(&mut self.first) && !self.ended {
+                let whole = self.whole();
+                self.read(reader, whole)?;
             }
-        }
-        let Some((_, at)) = self.stamps.filter(|_| self.placer.is_some()) else {
-            return Ok((std::mem::take(&mut self.ahead), Vec::new()));
+            let Some(positions) = self.place() else {
+                return Ok((std::mem::take(&mut self.ahead), Vec::new()));
+            };
+            if self.ended || !positions.is_empty() {
+                break positions;
+            }
         };
-        let units = self.ahead.len() / unit;
-        let given = if self.ended { units } else { units.saturating_sub(1) };
-        let rest = if self.ended { Vec::new() } else { self.ahead.split_off(given * unit) };
+        let rest = if self.ended { Vec::new() } else { self.ahead.split_off(positions.len() * unit) };
         let bytes = std::mem::replace(&mut self.ahead, rest);
-        let mut runs: Vec<(usize, u64)> = Vec::new();
-        let placer = self.placer.as_mut();
-        if let Some(placer) = placer {
-            let mut frames = bytes
-                .chunks_exact(unit)
-                .map(|unit| unit.get(at..).unwrap_or_default())
-                .enumerate()
-                .peekable();
-            let beyond = self.ahead.get(at..unit);
-            while let Some((n, frame)) = frames.next() {
-                let next = frames.peek().map(|(_, frame)| *frame).or(beyond);
-                let behind = self.last.map_or(0, |last| last + 1);
-                let position = u64::try_from(placer.place(frame, next)).unwrap_or(behind);
-                if n == 0 || self.last.is_none() || position != behind {
-                    runs.push((n * parts, position * parts as u64));
-                }
-                self.last = Some(position);
-            }
-            *lock(&self.placed) = Some(placer.clone());
+        Ok((bytes, self.runs(&positions)))
+    }
+
+    /// The positions of the next frames, if frames are placed; none if they depend on frames that were not read.
+    fn place(&mut self) -> Option<Vec<i64>> {
+        let unit = self.frame();
+        let (_, at) = self.stamps?;
+        let placer = self.placer.as_mut()?;
+        for frame in self.ahead.chunks_exact(unit).skip(self.waiting) {
+            placer.add(frame.get(at..).unwrap_or_default());
+            self.waiting += 1;
         }
-        Ok((bytes, runs))
+        if self.ended {
+            placer.finish();
+        }
+        let positions: Vec<i64> = std::iter::from_fn(|| placer.poll()).collect();
+        self.waiting -= positions.len();
+        *lock(&self.placed) = Some(placer.clone());
+        Some(positions)
+    }
+
+    /// The runs that frames with these positions form.
+    fn runs(&mut self, positions: &[i64]) -> Vec<(usize, u64)> {
+        let mut runs: Vec<(usize, u64)> = Vec::new();
+        for (n, &position) in positions.iter().enumerate() {
+            let behind = self.last.map_or(0, |last| last + 1);
+            let position = u64::try_from(position).unwrap_or(behind);
+            if n == 0 || self.last.is_none() || position != behind {
+                runs.push((n * self.parts, position * self.parts as u64));
+            }
+            self.last = Some(position);
+        }
+        runs
     }
 }

@@ -8,11 +8,41 @@
 //! A jump of more than a second counts only if the next frame confirms it; otherwise, the header is damaged, and the
 //! frame gets the position after the one before it. After a jump back, the count continues, because with a sequence
 //! number that returns, every frame would be a duplicate.
+//!
+//! Frames in a row may have the same wrong second and confirm each other. So a jump waits for the frames behind it: where
+//! the times of its thread return to what they were, and left just the places of the frames between, it is none.
+//!
+//! ```text
+//!   second      7  7  7 39 39 39  7  7               frame numbers 4 to 11 of one thread
+//!   position    0  1  2  3  4  5  6  7               three odd frames, three places
+//! ```
+//!
+//! Where other frames are missing among them, they must have one second, and their numbers must be free in that of their
+//! neighbours. At the beginning and at the end of the frames, one side is not there. There, the frames must have one second, and their
+//! numbers must continue within a second: a scan or a gap begins with a second, or has several.
+//!
+//! Limits: up to [`MAX_AHEAD`] frames wait; and frames are looked at for each frame [`LOOKS_EARNED`] times on average, so that
+//! a file of jumps alone costs no more.
 
+use super::clock::{FrameClock, NEAR};
 use crate::wire::frame::FrameTime;
-use crate::wire::stamps::{Counted, Stamps};
-use std::collections::BTreeMap;
-use std::fmt;
+use crate::wire::stamps::Counted;
+use std::collections::VecDeque;
+
+/// Frames with wrong times, one behind the other, that keep their places.
+pub const MAX_AHEAD: usize = 1024;
+/// Looks at frames that wait, earned with each frame, and the most that are saved.
+const LOOKS_EARNED: u64 = 4;
+const MAX_LOOKS: u64 = 64 * MAX_AHEAD as u64;
+
+/// A frame that has no position yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    time: Option<FrameTime>,
+    counted: Option<Counted>,
+    /// Its position, where its time is wrong.
+    kept: Option<i64>,
+}
 
 /// Places frames, in the order in which they are sent.
 #[derive(Clone, Debug)]
@@ -24,6 +54,20 @@ pub struct Placer {
     before: Option<FrameTime>,
     last: i64,
     front: i64,
+    /// The highest position of each thread.
+    of_threads: Vec<Option<i64>>,
+    waiting: VecDeque<Waiting>,
+    /// How many may wait behind the first one.
+    ahead: usize,
+    /// The first one is known to [`Placer::grow`], and as many behind it were looked at, with so many odd frames of its thread.
+    is_known: bool,
+    looked: usize,
+    odd: i64,
+    /// Frames at the beginning that have one second.
+    beginning: Option<usize>,
+    looks: u64,
+    looks_left: u64,
+    has_ended: bool,
     /// Lowest and highest frame number.
     extent: Option<(i64, i64)>,
     frames: u64,
@@ -40,11 +84,21 @@ impl Placer {
     #[must_use]
     pub fn new(clock: FrameClock) -> Placer {
         Placer {
+            of_threads: vec![None; clock.threads.len()],
             clock,
             base: None,
             before: None,
             last: -1,
             front: -1,
+            waiting: VecDeque::new(),
+            ahead: MAX_AHEAD,
+            is_known: false,
+            looked: 0,
+            odd: 1,
+            beginning: None,
+            looks: 0,
+            looks_left: MAX_LOOKS,
+            has_ended: false,
             extent: None,
             frames: 0,
             gaps: 0,
@@ -56,24 +110,50 @@ impl Placer {
         }
     }
 
+    /// Lets fewer frames wait, because the caller must keep them: 1 to [`MAX_AHEAD`].
+    #[must_use]
+    pub fn with_ahead(self, frames: usize) -> Placer {
+        Placer { ahead: frames.clamp(1, MAX_AHEAD), ..self }
+    }
+
     /// Rate and threads.
     #[must_use]
     pub fn clock(&self) -> &FrameClock {
         &self.clock
     }
 
-    /// The position of `frame`; `next` is the frame after it, if there is one. Frames that are out of order at the very
-    /// beginning may have positions before 0.
-    pub fn place(&mut self, frame: &[u8], next: Option<&[u8]>) -> i64 {
+    /// The next frame. It waits until [`Placer::poll`] gives its position.
+    pub fn add(&mut self, frame: &[u8]) {
+        let FrameClock { stamps, near, count_fps, .. } = self.clock;
+        let time = stamps.time(frame, near);
+        self.waiting.push_back(Waiting { time, counted: stamps.count(frame, near, count_fps), kept: None });
+        self.looks_left = (self.looks_left + LOOKS_EARNED).min(MAX_LOOKS);
+    }
+
+    /// There are no more frames.
+    pub fn finish(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// The position of the first frame that waits; `None` if there is none, or its position depends on the frames behind it. Frames
+    /// that are out of order at the very beginning may have positions before 0.
+    pub fn poll(&mut self) -> Option<i64> {
+        let head = *self.waiting.front()?;
+        if !std::mem::replace(&mut self.is_known, true) {
+            self.grow(head.time);
+        }
+        let at = self.decide(&head)?;
+        self.waiting.pop_front();
+        (self.is_known, self.looked, self.odd, self.beginning) = (false, 0, 1, None);
         self.frames += 1;
-        self.grow(frame);
-        let behind = self.last + 1;
-        let counted = self.counted(frame);
-        self.untimed += u64::from(counted.is_none());
-        let at = match counted {
-            None => behind,
-            Some((number, position)) => self.timed(number, position, next, behind),
-        };
+        self.count(at);
+        if let Some(last) = self.rank(&head).and_then(|rank| self.of_threads.get_mut(rank)) {
+            *last = (*last).max(Some(at));
+        }
+        Some(at)
+    }
+
+    fn count(&mut self, at: i64) {
         if at > self.front {
             let missing = at.abs_diff(self.front) - 1;
             if missing > 0 {
@@ -88,54 +168,295 @@ impl Placer {
             self.missing = self.missing.saturating_sub(u64::from(at != self.last));
         }
         self.last = at;
-        at
     }
 
-    fn timed(&mut self, number: i64, position: i64, next: Option<&[u8]>, behind: i64) -> i64 {
-        let second = self.clock.second();
-        let Some(base) = self.base else {
-            let lowest = match next.map(|next| self.counted(next)) {
-                Some(Some((_, next))) if next.abs_diff(position) <= second.unsigned_abs() => {
-                    next.min(position)
-                }
-                None => position,
-                // Not confirmed.
-                Some(_) => {
-                    self.untimed += 1;
-                    return behind;
-                }
-            };
+    /// The position of the first frame that waits; `None` if that depends on more frames.
+    fn decide(&mut self, head: &Waiting) -> Option<i64> {
+        let behind = self.last + 1;
+        if let Some(at) = head.kept {
+            self.untimed += 1;
+            self.note_repaired(at);
+            return Some(at);
+        }
+        let Some((number, position)) = self.counted(head) else {
+            self.untimed += 1;
+            return Some(behind);
+        };
+        match self.base {
+            None => self.begin(number, position),
+            Some(base) => self.timed(number, position, base),
+        }
+    }
+
+    /// The first frame with a time.
+    fn begin(&mut self, number: i64, position: i64) -> Option<i64> {
+        if !self.knows_next() {
+            return None;
+        }
+        let (behind, second) = (self.last + 1, self.clock.second().unsigned_abs());
+        let lowest = match self.waiting.get(1).map(|next| self.counted(next)) {
+            Some(Some((_, next))) if next.abs_diff(position) <= second => next.min(position),
+            None => position,
+            // Not confirmed.
+            Some(_) => {
+                self.untimed += 1;
+                return Some(behind);
+            }
+        };
+        let Some((odd, right)) = self.odd_beginning(number)? else {
             let base = lowest.saturating_sub(behind);
             self.base = Some(base);
-            self.note(number);
             self.front = position.saturating_sub(base) - 1;
-            return self.front + 1;
+            self.note(number);
+            return Some(self.front + 1);
         };
+        self.keep_beginning(odd, right);
+        let first = [0, 1].map(|n| self.waiting.get(n).and_then(|first| first.kept).unwrap_or(right));
+        let base = first[0].min(first[1]).saturating_sub(behind);
+        self.base = Some(base);
+        self.waiting.iter_mut().for_each(|frame| frame.kept = frame.kept.map(|at| at.saturating_sub(base)));
+        let at = first[0].saturating_sub(base);
+        self.front = at - 1;
+        self.untimed += 1;
+        self.note_repaired(at);
+        Some(at)
+    }
+
+    /// Frames at the beginning that have one second, if it is wrong, and the position by time of a frame behind them of one of their
+    /// threads. `number`: that of the first one.
+    fn odd_beginning(&mut self, number: i64) -> Option<Option<(usize, i64)>> {
+        let Some(second) = self.clock.whole_second() else { return Some(None) };
+        let fps = i64::from(self.clock.count_fps);
+        while let Some(seen) = self.visible(self.looked) {
+            if !self.may_look() {
+                return Some(None);
+            }
+            if let Some((of, position)) = self.counted(&seen) {
+                let rank = self.rank(&seen);
+                let is_same = of.div_euclid(fps) == number.div_euclid(fps);
+                match self.beginning {
+                    None if !is_same => self.beginning = Some(self.looked),
+                    Some(_) if is_same => return Some(None),
+                    _ => {}
+                }
+                let odd = self.beginning.unwrap_or_default();
+                let before = self.waiting.range(..odd).rev().find(|before| self.rank(before) == rank);
+                if let Some((_, last)) = before.and_then(|before| self.counted(before)) {
+                    let place = last.saturating_add(self.lanes());
+                    let is_odd = position.saturating_sub(place) % second == 0 && of.rem_euclid(fps) != 0;
+                    return Some(is_odd.then_some((odd, position)));
+                }
+            }
+            self.looked += 1;
+        }
+        (self.has_ended || self.is_full()).then_some(None)
+    }
+
+    /// The first frames are before `right`: each has the last position that its frame number allows.
+    fn keep_beginning(&mut self, odd: usize, right: i64) {
+        let (lanes, second) = (self.lanes(), self.clock.second());
+        let mut ends = vec![right.saturating_add(lanes - 1); self.of_threads.len()];
+        for n in (0..odd).rev() {
+            let frame = self.waiting[n];
+            if let (Some((_, position)), Some(end)) =
+                (self.counted(&frame), self.rank(&frame).and_then(|rank| ends.get_mut(rank)))
+            {
+                let at = end.saturating_sub(end.saturating_sub(position).rem_euclid(second));
+                self.waiting[n].kept = Some(at);
+                *end = at.saturating_sub(1);
+            }
+        }
+    }
+
+    /// A frame with a time, behind others.
+    fn timed(&mut self, number: i64, position: i64, base: i64) -> Option<i64> {
+        let second = self.clock.second();
         let at = position.saturating_sub(base);
         let jump = at.saturating_sub(self.front);
-        let near =
-            |position: &(i64, i64)| position.1.saturating_sub(base).abs_diff(at) <= second.unsigned_abs();
-        if jump.unsigned_abs() > second.unsigned_abs() {
-            if !next.and_then(|next| self.counted(next)).as_ref().is_some_and(near) {
+        let is_jump = jump.unsigned_abs() > second.unsigned_abs();
+        let is_back = !is_jump && self.is_a_second_back(at);
+        if (is_jump || is_back) && self.has_odd_time(base, is_back)? {
+            let kept = self.waiting.front()?.kept?;
+            self.untimed += 1;
+            self.note_repaired(kept);
+            return Some(kept);
+        }
+        if is_jump {
+            if !self.knows_next() {
+                return None;
+            }
+            let behind = self.last + 1;
+            let next = self.waiting.get(1).and_then(|next| self.counted(next));
+            let near = |position: i64| position.saturating_sub(base).abs_diff(at) <= second.unsigned_abs();
+            if !next.is_some_and(|(_, next)| near(next)) {
                 self.untimed += 1;
-                return behind;
+                return Some(behind);
             }
             if jump < 0 {
                 let behind = self.front + 1;
                 self.base = Some(position - behind);
                 self.returns += 1;
                 self.note(number);
-                return behind;
+                return Some(behind);
             }
         }
         self.note(number);
-        at
+        Some(at)
+    }
+
+    /// Whether the first frame that waits is exactly a second before its place.
+    fn is_a_second_back(&self, at: i64) -> bool {
+        let last = self.waiting.front().and_then(|head| self.last_of(head));
+        let place = last.map(|last| last.saturating_add(self.lanes()));
+        let second = self.clock.whole_second();
+        place.zip(second).is_some_and(|(place, second)| at == place.saturating_sub(second))
+    }
+
+    /// Whether the time of the first frame that waits is wrong, and those of others of its thread with it: then they have their positions.
+    /// `is_back`: they are a second before their places.
+    fn has_odd_time(&mut self, base: i64, is_back: bool) -> Option<bool> {
+        let head = *self.waiting.front()?;
+        let (rank, Some(last)) = (self.rank(&head), self.last_of(&head)) else { return Some(false) };
+        let (lanes, second) = (self.lanes(), self.clock.second());
+        while let Some(seen) = self.visible(self.looked + 1) {
+            if !self.may_look() {
+                return Some(false);
+            }
+            self.looked += 1;
+            if self.rank(&seen) != rank {
+                continue;
+            }
+            let Some((_, position)) = self.counted(&seen) else { continue };
+            let (at, waiting) = (position.saturating_sub(base), self.looked as i64);
+            let place = last.saturating_add(lanes.saturating_mul(self.odd + 1));
+            let is_odd = if is_back {
+                at < place && place.saturating_sub(at) % second == 0
+            } else {
+                let jump = at.saturating_sub(self.front);
+                jump < -second || jump > second.saturating_add(waiting)
+            };
+            if is_odd {
+                self.odd += 1;
+                continue;
+            }
+            // Seconds that stand still begin and end with one.
+            let is_still = [&head, &seen].iter().all(|frame| self.begins_second(frame));
+            return Some((!is_back || at == place && !is_still) && self.keep(base, (last, at)));
+        }
+        match self.is_full() {
+            true => Some(false),
+            false => self.has_ended.then(|| self.keep_to_the_end(base, last)),
+        }
+    }
+
+    /// Frames of the first one's thread that wait and are looked at, and their positions by their times.
+    fn odd_frames(&self, base: i64) -> Vec<(usize, i64)> {
+        let rank = self.waiting.front().and_then(|head| self.rank(head));
+        let looked = self.waiting.range(..=self.looked.min(self.waiting.len() - 1)).enumerate();
+        let of_thread = looked.filter(|(_, seen)| rank.is_some() && self.rank(seen) == rank);
+        of_thread.filter_map(|(n, seen)| Some((n, self.counted(seen)?.1.saturating_sub(base)))).collect()
+    }
+
+    /// Frames that wait keep their places between those of `from` and `to` of their thread: if they have as many, or if they have one
+    /// second, and their numbers fit there.
+    fn keep(&mut self, base: i64, (from, to): (i64, i64)) -> bool {
+        let (lanes, mut odd) = (self.lanes(), self.odd_frames(base));
+        // The last one is at `to`.
+        odd.pop();
+        if to.saturating_sub(from) == lanes.saturating_mul(odd.len() as i64 + 1) {
+            odd.iter_mut().zip(1..).for_each(|((_, at), n)| *at = from + lanes * n);
+        } else if !self.have_one_second(base, &odd)
+            || !self.fit(from, &mut odd)
+            || odd.last().is_none_or(|(_, last)| *last >= to)
+        {
+            return false;
+        }
+        odd.into_iter().for_each(|(n, at)| self.waiting[n].kept = Some(at));
+        true
+    }
+
+    /// The same of the last frames of a thread, whose numbers continue from `last`: they have one second, which is wrong.
+    fn keep_to_the_end(&mut self, base: i64, last: i64) -> bool {
+        let mut odd = self.odd_frames(base);
+        let begins = self.waiting.front().is_some_and(|head| self.begins_second(head));
+        if begins || !self.have_one_second(base, &odd) || !self.fit(last, &mut odd) {
+            return false;
+        }
+        if odd.first().is_some_and(|&(_, at)| at != last.saturating_add(self.lanes())) {
+            return false;
+        }
+        odd.into_iter().for_each(|(n, at)| self.waiting[n].kept = Some(at));
+        true
+    }
+
+    /// Whether frames have the same second by their times. Those of a scan may have several.
+    fn have_one_second(&self, base: i64, odd: &[(usize, i64)]) -> bool {
+        let of = |&(_, at): &(usize, i64)| at.saturating_add(base).div_euclid(self.clock.second());
+        odd.iter().all(|frame| of(frame) == odd.first().map_or(0, of))
+    }
+
+    /// Gives frames of a thread behind `last` the first positions that their numbers allow. Returns whether numbers give any.
+    fn fit(&self, mut last: i64, odd: &mut [(usize, i64)]) -> bool {
+        let Some(second) = self.clock.whole_second() else { return false };
+        for (_, at) in odd {
+            let next = last.saturating_add(1);
+            last = next.saturating_add(at.saturating_sub(next).rem_euclid(second));
+            *at = last;
+        }
+        true
+    }
+
+    /// Whether the frame behind the first one that waits is known, or that there is none.
+    fn knows_next(&self) -> bool {
+        self.waiting.len() > 1 || self.has_ended
+    }
+
+    /// One of the frames that may wait.
+    fn visible(&self, n: usize) -> Option<Waiting> {
+        self.waiting.get(n).filter(|_| n < self.limit()).copied()
+    }
+
+    /// Whether no more frames may wait.
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= self.limit()
+    }
+
+    /// As many odd frames as may wait, and a turn of all threads behind them.
+    fn limit(&self) -> usize {
+        self.ahead.saturating_add(usize::try_from(self.clock.lanes()).unwrap_or(usize::MAX))
+    }
+
+    /// One look at a frame that waits.
+    fn may_look(&mut self) -> bool {
+        let may = self.looks_left > 0;
+        self.looks_left -= u64::from(may);
+        self.looks += u64::from(may);
+        may
+    }
+
+    fn begins_second(&self, frame: &Waiting) -> bool {
+        self.counted(frame).is_some_and(|(number, _)| number.rem_euclid(i64::from(self.clock.count_fps)) == 0)
+    }
+
+    fn lanes(&self) -> i64 {
+        i64::try_from(self.clock.lanes()).unwrap_or(i64::MAX)
+    }
+
+    /// Where the thread of a frame is among the threads.
+    fn rank(&self, of: &Waiting) -> Option<usize> {
+        let (_, position) = self.counted(of)?;
+        usize::try_from(position.rem_euclid(self.lanes())).ok()
+    }
+
+    /// The highest position of its thread.
+    fn last_of(&self, of: &Waiting) -> Option<i64> {
+        *self.of_threads.get(self.rank(of)?)?
     }
 
     /// If the rate is unknown, a second is as long as the highest number so far, and grows with higher numbers.
-    fn grow(&mut self, frame: &[u8]) {
+    fn grow(&mut self, time: Option<FrameTime>) {
         let clock = &mut self.clock;
-        let time = clock.stamps.time(frame, clock.near).filter(|_| clock.fps().is_none());
+        let time = time.filter(|_| clock.fps().is_none());
         if let (Some(time), Some(before)) = (time, std::mem::replace(&mut self.before, time))
             && time.unix_seconds == before.unix_seconds
             && (clock.count_fps..clock.count_fps.saturating_add(NEAR)).contains(&time.frame)
@@ -155,11 +476,19 @@ impl Placer {
         self.extent = Some((low.min(number), high.max(number)));
     }
 
+    /// The number of a frame whose time is wrong, by its position.
+    fn note_repaired(&mut self, at: i64) {
+        let position = at.saturating_add(self.base.unwrap_or_default());
+        self.note(position.div_euclid(self.lanes()));
+    }
+
     /// Frame number and position by time; `None` without a time, or for a thread that does not belong to the stream.
-    fn counted(&self, frame: &[u8]) -> Option<(i64, i64)> {
-        let clock = &self.clock;
-        let counted = clock.stamps.count(frame, clock.near, clock.count_fps)?;
-        clock.place(counted)
+    fn counted(&self, of: &Waiting) -> Option<(i64, i64)> {
+        match self.clock.fps() {
+            Some(_) => self.clock.place(of.counted?),
+            // A second may have grown meanwhile.
+            None => self.clock.number(of.time?),
+        }
     }
 
     /// Number of frames of a thread from the first to the last time; a further pass begins after them.
@@ -198,299 +527,10 @@ impl Placer {
     pub fn is_in_order(&self) -> bool {
         self.clock.has_rows && self.late.saturating_mul(8) <= self.frames
     }
-}
 
-/// Frames from which rates are read that several headers give together.
-pub(super) const SAMPLE: usize = 4096;
-/// Frame numbers of consecutive frames differ by less than this; larger differences come from damaged headers.
-pub(super) const NEAR: u32 = 4096;
-/// A thread whose first frame is this many seconds off has a wrong clock.
-const WRONG_CLOCK: u64 = 3600;
-/// A thread with at most the first number of frames, while another has at least the second, comes from damaged headers.
-const STRAY: (u64, u64) = (3, 256);
-
-/// Rate and threads of a stream.
-///
-/// Rate and threads of a file's frames, found from all of its headers.
-///
-/// A rate is given by the user, stated by the headers, or proven by the end of a second: the highest frame number of the
-/// file, followed by number 0 of the next second. A frame number that is too high for a rate disproves it: a given one is
-/// an error then, a stated one is replaced.
-#[derive(Clone)]
-pub struct FrameClock {
-    pub(super) stamps: &'static dyn Stamps,
-    pub(super) near: i64,
-    /// Frames of a thread in a second, as the positions are counted.
-    pub(super) count_fps: u32,
-    /// Frames of a thread in a number of seconds.
-    pace: Option<(u64, u64)>,
-    /// The threads in the order of their frames, and the seconds to add to the clock of each.
-    pub(super) threads: Vec<(u16, i64)>,
-    /// All frames seen were in one second.
-    one_second: bool,
-    /// Whether the frames of all threads with one time were adjacent.
-    pub(super) has_rows: bool,
-    /// A stated rate that was disproved, and the highest frame number.
-    disproved: Option<(u32, u32)>,
-}
-
-impl std::fmt::Debug for FrameClock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameClock")
-            .field("pace", &self.pace)
-            .field("threads", &self.threads)
-            .finish_non_exhaustive()
+    /// Looks at frames that wait, and how many wait.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> (u64, usize) {
+        (self.looks, self.waiting.len())
     }
 }
-
-impl FrameClock {
-    /// Frames of a thread in a second, if that is known.
-    #[must_use]
-    pub fn fps(&self) -> Option<u32> {
-        self.pace.map(|_| self.count_fps)
-    }
-
-    /// Packets of all threads, and the whole seconds that they take, if the rate is known.
-    #[must_use]
-    pub fn pace(&self) -> Option<(u64, u64)> {
-        self.pace.map(|(frames, seconds)| (frames.saturating_mul(self.lanes()), seconds))
-    }
-
-    /// Threads; at least 1.
-    #[must_use]
-    pub fn lanes(&self) -> u64 {
-        self.threads.len().max(1) as u64
-    }
-
-    /// Whether frames that are missing at the end of a second have positions too: the rate is known, or there is one
-    /// second only. Otherwise a second counts as long as the highest frame number.
-    #[must_use]
-    pub fn is_certain(&self) -> bool {
-        self.pace.is_some() || self.one_second
-    }
-
-    /// A rate in the headers that is wrong, and the frame number that shows it.
-    #[must_use]
-    pub fn disproved(&self) -> Option<(u32, u32)> {
-        self.disproved
-    }
-
-    /// Whether frames have the same positions by another clock.
-    pub(super) fn places_as(&self, other: &FrameClock) -> bool {
-        let of = |clock: &FrameClock| (clock.count_fps, clock.pace, clock.has_rows);
-        of(self) == of(other) && self.threads == other.threads
-    }
-
-    /// Frame number and position of a frame; `None` for a thread that does not belong to the stream.
-    pub(super) fn place(&self, counted: Counted) -> Option<(i64, i64)> {
-        let rank = self.threads.iter().position(|&(thread, _)| thread == counted.thread)?;
-        let shift = self.threads[rank].1.checked_mul(i64::from(self.count_fps))?;
-        let number = counted.number.checked_add(shift)?;
-        let position = number.checked_mul(i64::try_from(self.lanes()).ok()?)?.checked_add(rank as i64)?;
-        Some((number, position))
-    }
-
-    /// The same, of a time.
-    pub(super) fn number(&self, time: FrameTime) -> Option<(i64, i64)> {
-        let number = time.unix_seconds.checked_mul(i64::from(self.count_fps))?;
-        let number = number.checked_add(i64::from(time.frame))?;
-        self.place(Counted { thread: time.thread, number })
-    }
-
-    /// Positions in a second, about.
-    pub(super) fn second(&self) -> i64 {
-        let per_second =
-            self.pace.map_or(u64::from(self.count_fps), |(frames, seconds)| frames / seconds.max(1));
-        i64::try_from(per_second.max(1).saturating_mul(self.lanes())).unwrap_or(i64::MAX)
-    }
-}
-
-/// What was seen of a thread.
-struct Thread {
-    frames: u64,
-    last: FrameTime,
-    /// All of its frames were in one second.
-    one_second: bool,
-    /// Seconds by which its clock was ahead of the first thread's when it first appeared.
-    ahead: i64,
-}
-
-/// Learns threads and rate from frames: all of a file, or the first ones of a recording.
-pub struct ClockFinder {
-    stamps: &'static dyn Stamps,
-    near: i64,
-    threads: BTreeMap<u16, Thread>,
-    /// In the order in which they appeared.
-    order: Vec<u16>,
-    /// Highest frame number with an adjacent one, and highest of all.
-    highest: Option<u32>,
-    highest_alone: u32,
-    /// The highest number that was followed by number 0 of the next second.
-    ended: Option<u32>,
-    /// The present run of consecutive frames with the same time, and the longest such run of different threads so far.
-    row: (u32, Vec<u16>),
-    longest: Vec<u16>,
-}
-
-impl ClockFinder {
-    /// A survey of frames of this family.
-    #[must_use]
-    pub fn new(stamps: &'static dyn Stamps, near: i64) -> ClockFinder {
-        ClockFinder {
-            stamps,
-            near,
-            threads: BTreeMap::new(),
-            order: Vec::new(),
-            highest: None,
-            highest_alone: 0,
-            ended: None,
-            row: (0, Vec::new()),
-            longest: Vec::new(),
-        }
-    }
-
-    /// The next frame.
-    pub fn frame(&mut self, frame: &[u8]) {
-        let Some(time) = self.stamps.time(frame, self.near) else { return };
-        self.highest_alone = self.highest_alone.max(time.frame);
-        let threads = self.threads.len();
-        let first = self.order.first().map(|first| self.threads[first].last.unix_seconds);
-        let ahead = first.map_or(0, |first| time.unix_seconds.saturating_sub(first));
-        let thread = self.threads.entry(time.thread).or_insert(Thread {
-            frames: 0,
-            last: time,
-            one_second: true,
-            ahead,
-        });
-        let last = thread.last;
-        thread.frames += 1;
-        thread.last = time;
-        if thread.frames > 1 {
-            if last.unix_seconds != time.unix_seconds {
-                thread.one_second = false;
-            }
-            if last.unix_seconds == time.unix_seconds && last.frame.abs_diff(time.frame) <= NEAR {
-                self.highest = self.highest.max(Some(last.frame.max(time.frame)));
-            }
-            if last.unix_seconds.checked_add(1) == Some(time.unix_seconds) && time.frame == 0 {
-                self.ended = self.ended.max(Some(last.frame));
-            }
-        }
-        if self.threads.len() > threads {
-            self.order.push(time.thread);
-        }
-        self.in_row(time);
-    }
-
-    /// The highest number of a frame that has a neighbour in its thread and second: single ones may be damaged.
-    #[must_use]
-    pub fn highest(&self) -> Option<u32> {
-        self.highest
-    }
-
-    fn in_row(&mut self, time: FrameTime) {
-        // Threads with a wrong clock have the same frame numbers.
-        if self.row.0 != time.frame || self.row.1.contains(&time.thread) {
-            self.row.1.clear();
-        }
-        self.row.0 = time.frame;
-        self.row.1.push(time.thread);
-        if self.row.1.len() > self.longest.len() {
-            self.longest.clone_from(&self.row.1);
-        }
-    }
-
-    /// Returns the clock. `fps`: the rate given by the user; `frames`: some of the frames.
-    ///
-    /// # Errors
-    /// The rate is impossible, or a frame number disproves it.
-    pub fn conclude(self, fps: Option<u32>, frames: &[&[u8]]) -> Result<FrameClock, PositionsError> {
-        let most = self.stamps.max_rate();
-        if fps.is_some_and(|fps| fps == 0 || fps > most) {
-            return Err(PositionsError::BadRate(most));
-        }
-        let highest = self.highest.unwrap_or(self.highest_alone);
-        if let Some(fps) = fps.filter(|&fps| highest >= fps && self.highest.is_some()) {
-            return Err(PositionsError::Disproved(fps, highest));
-        }
-        let stated = frames.iter().find_map(|frame| self.stamps.pace(frame, None));
-        let found = || self.stamps.found_rate(frames).map(|fps| (u64::from(fps), 1));
-        let stated = stated.or_else(found);
-        let whole = |&(frames, seconds): &(u64, u64)| seconds != 1 || frames > u64::from(highest);
-        let disproved = stated.filter(|pace| !whole(pace)).map(|(frames, _)| (frames as u32, highest));
-        let proven = self.ended.filter(|&last| last == highest).map(|last| (u64::from(last) + 1, 1));
-        let pace = fps.map(|fps| (u64::from(fps), 1)).or(stated.filter(whole)).or(proven);
-        let count_fps = pace.map_or(highest.saturating_add(1), |(frames, seconds)| {
-            u32::try_from(frames / seconds.max(1)).unwrap_or(u32::MAX)
-        });
-        let one_second = self.threads.values().all(|thread| thread.one_second);
-        let threads = self.ranked();
-        Ok(FrameClock {
-            has_rows: threads.iter().all(|(thread, _)| self.longest.contains(thread)),
-            threads,
-            stamps: self.stamps,
-            near: self.near,
-            count_fps: count_fps.max(1),
-            pace,
-            one_second,
-            disproved: disproved.filter(|_| fps.is_none()),
-        })
-    }
-
-    /// The threads in the order of their frames, with the correction of each clock.
-    fn ranked(&self) -> Vec<(u16, i64)> {
-        let most = self.threads.values().map(|thread| thread.frames).max().unwrap_or_default();
-        let is_stray = |thread: &u16| self.threads[thread].frames <= STRAY.0 && most >= STRAY.1;
-        let mut ranked: Vec<u16> = self.longest.iter().copied().filter(|thread| !is_stray(thread)).collect();
-        let others = self.order.iter().filter(|thread| !is_stray(thread));
-        for &thread in others {
-            if !ranked.contains(&thread) {
-                ranked.push(thread);
-            }
-        }
-        let shift = |thread: u16| match self.threads[&thread].ahead {
-            ahead if ahead.unsigned_abs() >= WRONG_CLOCK => ahead.saturating_neg(),
-            _ => 0,
-        };
-        ranked.into_iter().map(|thread| (thread, shift(thread))).collect()
-    }
-}
-
-/// Why the frames of a file cannot be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PositionsError {
-    /// The file has no frame.
-    Empty,
-    /// At this byte no frame begins.
-    NoFrame(usize),
-    /// The frame that begins at this byte is longer than the file.
-    Truncated(usize),
-    /// Files of this format have no frames.
-    NoFrames(&'static str),
-    /// A rate outside the range of the header.
-    BadRate(u32),
-    /// A frame number shows that the requested rate is wrong: rate, number.
-    Disproved(u32, u32),
-}
-
-impl fmt::Display for PositionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PositionsError::Empty => f.write_str("no frame in the file"),
-            PositionsError::NoFrame(at) => write!(f, "no frame begins at byte {at}"),
-            PositionsError::Truncated(at) => {
-                write!(f, "the frame at byte {at} is cut short by the end of the file")
-            }
-            PositionsError::NoFrames(family) => write!(f, "{family} has no frames"),
-            PositionsError::BadRate(most) => write!(f, "frames per second must be 1 to {most}"),
-            PositionsError::Disproved(fps, frame) => {
-                write!(
-                    f,
-                    "{fps} frames per second are too few: the file has frame number {frame} in a second"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for PositionsError {}

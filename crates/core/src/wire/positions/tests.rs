@@ -1,5 +1,7 @@
 //! Files with every kind of damage, placed.
 
+mod odd;
+
 use super::*;
 use crate::wire::{
     FAMILIES, Known, Numbered, Order,
@@ -96,7 +98,7 @@ fn threads_that_come_late_vanish_or_have_a_wrong_clock() {
 #[test]
 fn what_only_later_frames_tell_holds_for_all() {
     // The second thread begins, and the rate is learned, after the frames that are examined first.
-    let from = placer::SAMPLE as i64 + 400;
+    let from = clock::SAMPLE as i64 + 400;
     let late: Vec<_> = threads(2, 0..from + 900).into_iter().filter(|&(t, n)| t == 0 || n >= from).collect();
     let (timeline, positions) = placed(&file(&late, from + 500), None);
     assert_eq!(timeline.clock().fps(), Some((from + 500) as u32));
@@ -157,10 +159,10 @@ fn a_recording_of_unknown_rate_is_placed_as_it_comes() {
     let mut placer = Placer::new(seen.conclude(None, &[]).unwrap());
     let kept = |n: &usize| !(60..80).contains(n) && !(700..710).contains(n);
     let kept: Vec<usize> = (0..900).filter(kept).collect();
-    for (at, &n) in kept.iter().enumerate() {
-        let next = kept.get(at + 1).map(|&next| &bytes[next][..]);
-        assert_eq!(placer.place(&bytes[n], next), n as i64);
-    }
+    kept.iter().for_each(|&n| placer.add(&bytes[n]));
+    placer.finish();
+    let positions: Vec<i64> = std::iter::from_fn(|| placer.poll()).collect();
+    assert_eq!(positions, kept.iter().map(|&n| n as i64).collect::<Vec<_>>());
     assert_eq!(placer.missing(), 30);
 }
 

@@ -5,7 +5,7 @@
 //!   chunk      A0 A1 A2 A5 A6                missing [3, 5), left out (packed); the next chunk has a gap of 2
 //! ```
 //!
-//! The position of a frame follows from its time ([`Placer`]). Where frames of a chunk are out of order, their times say nothing of what is
+//! The position of a frame follows from its time ([`Placer`]); one whose time jumps waits for those behind it. Where frames of a chunk are out of order, their times say nothing of what is
 //! missing: such a chunk counts what it has, and a check of the recording reports the times.
 
 use crate::frames::FramesOf;
@@ -14,7 +14,7 @@ use crate::recording::intake::error::IntakeError;
 use crate::recording::report::DiskState;
 use crate::recording::write::Writer;
 use crate::recording::write::options::{Chunk, DatastreamId};
-use skyhaul_core::wire::{ClockFinder, Placer, Stamps};
+use skyhaul_core::wire::{ClockFinder, MAX_AHEAD, Placer, Stamps};
 use skyhaul_io::disk::DiskTurn;
 use skyhaul_io::memory::{Block, Pool};
 use std::fs::File;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// How long a disk may take to write a chunk.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of frames that wait for those behind them; of larger frames, fewer wait.
+const MAX_AHEAD_BYTES: usize = 16 << 20;
 const WRITE_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A chunk that is being filled.
@@ -105,7 +107,9 @@ pub(super) struct Cutting {
     /// The position behind the last frame.
     end: Option<i64>,
     epoch: u64,
+    /// Bytes of frames that wait for those behind them, and of the beginning of one; and how many frames the placer has of them.
     rest: Vec<u8>,
+    waiting: usize,
     frames: u64,
     open: Option<Open>,
     /// Number of the next chunk.
@@ -145,7 +149,8 @@ impl Cutting {
         let near = info.format.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default();
         let datastream = writer.add_datastream(&info);
         Ok(Self {
-            placer: placer(stamps, near, head.chunks_exact(unit)),
+            placer: placer(stamps, near, head.chunks_exact(unit))
+                .map(|placer| placer.with_ahead((MAX_AHEAD_BYTES / unit.max(1)).min(MAX_AHEAD))),
             rate: ClockFinder::new(stamps, near),
             writer,
             pool,
@@ -157,6 +162,7 @@ impl Cutting {
             end: None,
             epoch: 0,
             rest: Vec::new(),
+            waiting: 0,
             frames: 0,
             open: None,
             next: 0,
@@ -168,29 +174,55 @@ impl Cutting {
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), IntakeError> {
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
-        let mut at = 0;
-        // The frame behind one says whether its time can be believed.
-        while rest.len() - at >= 2 * self.unit {
-            let (frame, next) = rest[at..at + 2 * self.unit].split_at(self.unit);
-            self.frame(frame, Some(next))?;
-            at += self.unit;
-        }
-        rest.drain(..at);
+        let done = self.place(&rest)?;
+        rest.drain(..done);
         self.rest = rest;
+        Ok(())
+    }
+
+    /// Takes the frames whose positions are known. Returns their bytes.
+    fn place(&mut self, rest: &[u8]) -> Result<usize, IntakeError> {
+        let unit = self.unit;
+        for (n, frame) in rest.chunks_exact(unit).enumerate().skip(self.waiting) {
+            self.waiting += 1;
+            if let Some(placer) = &mut self.placer {
+                placer.add(frame);
+            }
+            let first = n + 1 - self.waiting;
+            self.take(&rest[first * unit..])?;
+        }
+        Ok((rest.len() / unit - self.waiting) * unit)
+    }
+
+    /// Takes those of the frames that wait, the first ones of `rest`, whose positions are known.
+    fn take(&mut self, rest: &[u8]) -> Result<(), IntakeError> {
+        let mut frames = rest.chunks_exact(self.unit);
+        while self.waiting > 0 {
+            let returns = self.placer.as_ref().map_or(0, Placer::returns);
+            let at = match &mut self.placer {
+                None => self.end.unwrap_or(0),
+                Some(placer) => match placer.poll() {
+                    Some(at) => at,
+                    None => break,
+                },
+            };
+            let is_return = self.placer.as_ref().is_some_and(|placer| placer.returns() > returns);
+            self.waiting -= 1;
+            frames.next().map_or(Ok(()), |frame| self.frame(frame, at, is_return))?;
+        }
         Ok(())
     }
 
     /// That was all: gives the last chunk to the disk.
     pub(super) fn finish(mut self) -> Result<Writer, IntakeError> {
         let rest = std::mem::take(&mut self.rest);
-        if !rest.is_empty() {
-            if rest.len() != self.unit {
-                let (there, unit) = (rest.len() % self.unit, self.unit);
-                let text = format!("it ends within a frame: after {there} of {unit} bytes");
-                return Err(IntakeError::NotFrames(text));
-            }
-            self.frame(&rest, None)?;
+        if !rest.len().is_multiple_of(self.unit) {
+            let (there, unit) = (rest.len() % self.unit, self.unit);
+            let text = format!("it ends within a frame: after {there} of {unit} bytes");
+            return Err(IntakeError::NotFrames(text));
         }
+        self.placer.iter_mut().for_each(Placer::finish);
+        self.take(&rest)?;
         self.seal()?;
         if self.info.frames_per_second.is_none()
             && let Ok(clock) = self.rate.conclude(None, &[])
@@ -202,7 +234,8 @@ impl Cutting {
         Ok(self.writer)
     }
 
-    fn frame(&mut self, frame: &[u8], next: Option<&[u8]>) -> Result<(), IntakeError> {
+    /// The next frame, at this position.
+    fn frame(&mut self, frame: &[u8], at: i64, is_return: bool) -> Result<(), IntakeError> {
         let seen = self.reader.see(frame);
         if let Some(why) = seen.illegal {
             let (number, at) = (self.frames, self.frames * self.unit as u64);
@@ -210,13 +243,6 @@ impl Cutting {
         }
         self.rate.frame(frame);
         let behind = self.end.unwrap_or(0);
-        let (at, is_return) = match &mut self.placer {
-            None => (behind, false),
-            Some(placer) => {
-                let returns = placer.returns();
-                (placer.place(frame, next), placer.returns() > returns)
-            }
-        };
         let skipped = if is_return || self.end.is_none() { 0 } else { at.saturating_sub(behind) };
         let (missing, is_late) = (u64::try_from(skipped).unwrap_or(0), skipped < 0);
         let most_units = (self.most / self.unit) as u64;

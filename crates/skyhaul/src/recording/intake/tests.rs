@@ -87,6 +87,31 @@ impl Disks {
     }
 }
 
+/// Frames in a row with the same wrong second are no gap, wherever the pieces of the file end.
+#[test]
+fn frames_with_the_same_wrong_second_leave_no_gap() {
+    let mut bytes = file(450, |_, _| false);
+    for n in 300..350 {
+        bytes[n * (PAYLOAD + 32) + 1] ^= 0x40;
+    }
+    for (at, step) in [bytes.len(), 1032, 5000, 50_000].into_iter().enumerate() {
+        let disks = Disks::new(1);
+        let scan = format!("exp_st_no{at:04}");
+        disks.take(&scan, &bytes, &[step], true).unwrap();
+        let recording = Recording::open(&disks.disks, &scan).unwrap();
+        let gaps: u64 = recording.datastreams[0]
+            .chunks
+            .values()
+            .filter_map(|chunk| chunk.record.as_ref())
+            .map(|record| record.meta.gap.unwrap_or(0) + record.meta.missing_units())
+            .sum();
+        assert_eq!((gaps, recording.events.len()), (0, 0), "{step}");
+        let report = disks.holds(&scan, &bytes);
+        let ledger = &report.ledger;
+        assert_eq!((ledger.recorded, ledger.never_received), (900, 0), "{step}: {:?}", report.findings);
+    }
+}
+
 #[test]
 fn a_file_of_frames_becomes_a_recording_with_its_bytes() {
     let disks = Disks::new(2);
