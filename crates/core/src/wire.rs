@@ -60,7 +60,7 @@ pub use keyed::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use positions::{ClockFinder, FrameClock, FramePlace, MAX_AHEAD, Placer, Positions, PositionsError};
-pub use rate::RateWatch;
+pub use rate::{RateChanges, RateWatch};
 pub use spead::{HeapLayout, HeapLearner, LearnedHeaps};
 pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
 pub use timeline::{

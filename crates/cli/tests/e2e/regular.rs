@@ -142,6 +142,44 @@ fn what_only_the_recorder_saw_is_irregular_for_check_too() {
     }
 }
 
+/// Nothing states the frame rate, and there are no numbers: the rate that was learned falls, or rises. The events say so, and, where there
+/// are none, the frames.
+#[test]
+fn a_learned_frame_rate_that_changes_is_irregular_for_record_and_check() {
+    for (first, then) in [(200u32, 100u32), (100, 200)] {
+        let site = Site::new(1);
+        let of = |second: i64| if second < 6 { first } else { then };
+        let frames =
+            move |second| (0..of(second)).flat_map(move |frame| [(second, frame, 0), (second, frame, 1)]);
+        let packets = (0..26).flat_map(frames);
+        let packets = packets.map(|(second, frame, thread)| vdif(START + second, frame, thread, PAYLOAD));
+        let (report, done) = recorded(&site, "", packets);
+        assert_eq!(done.code, Some(1), "{first} {then}: {}", done.stderr);
+        assert_eq!(kinds(&report), ["frame_rate"], "{first} {then}: {report}");
+        let stream = &report["streams"][0];
+        assert_eq!(number(&stream["irregular"]["rate_changes"]), 1, "{report}");
+        assert_eq!(number(&stream["frames_per_second"]), u64::from(then), "{report}");
+        let check = site.check(1);
+        assert_eq!(check["verdict"], "irregular", "{first} {then}: {check}");
+        assert_eq!(number(&check["datastreams"][0]["irregular"]["rate_changes"]), 1, "{check}");
+        let text = format!("seconds have {then} frames, not {first} as assumed");
+        let said = site.run("check trial").expect(1).told();
+        assert!(said.contains("IRREGULAR STREAM: 1 wrong frame rate") && said.contains(&text), "{said}");
+        // Its frames as one plain file.
+        let directory = site.disks[0].join("plain");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("plain.00000000"), site.run("cat trial").stdout).unwrap();
+        let done = site.run("check plain --json");
+        let check = done.json();
+        assert_eq!(
+            (done.code, number(&check["datastreams"][0]["irregular"]["rate_changes"])),
+            (Some(1), 1),
+            "{check}"
+        );
+        assert!(check["findings"].to_string().contains(&text), "{check}");
+    }
+}
+
 /// A thread that was asked for and never came, behind numbers; and a rate that was given, and that the frame numbers disprove: no frame
 /// on the disks shows it, and `check` judges it as the recorder did.
 #[test]

@@ -16,6 +16,36 @@ use super::frame::FrameTime;
 /// How many more frames must be of another second than of this before the stream is followed there, if none is of the second after it.
 const STRAYS: u32 = 64;
 
+/// Seconds in a row that have the same number of frames before it is believed that all have.
+const AGREED: u32 = 4;
+
+/// Watches whether seconds keep the frame rate that is known.
+///
+/// A second with fewer frames may have lost its end; four in a row that end with the same number show another rate.
+#[derive(Clone, Debug, Default)]
+pub struct RateChanges {
+    ends: RateWatch,
+    /// Another rate, the second by which it was seen, and how many in a row agree.
+    other: Option<(u32, i64, u32)>,
+}
+
+impl RateChanges {
+    /// Add a frame of a stream of `rate` frames per second. Returns another rate, once, when it is certain.
+    pub fn observe(&mut self, time: FrameTime, rate: u32) -> Option<u32> {
+        let frames = self.ends.observe(time).filter(|&frames| frames != rate)?;
+        let agreed = match self.other {
+            Some((of, second, agreed))
+                if of == frames && second.checked_add(1) == Some(time.unix_seconds) =>
+            {
+                agreed.saturating_add(1)
+            }
+            _ => 2,
+        };
+        self.other = Some((frames, time.unix_seconds, agreed));
+        (agreed == AGREED).then_some(frames)
+    }
+}
+
 /// Watches the ends of seconds.
 #[derive(Clone, Debug, Default)]
 pub struct RateWatch {
@@ -126,6 +156,28 @@ mod tests {
         // A thread whose clock is wrong takes turns with others, and hides nothing.
         let both = (70..1000).flat_map(|n| [time(n, 100), time(n + 7000, 100)]);
         assert_eq!(watch(both), Some(100));
+    }
+
+    #[test]
+    fn another_rate_is_certain_after_four_equal_seconds_and_losses_at_their_ends_are_none() {
+        let mut changes = RateChanges::default();
+        let at = |second: i64, frame| FrameTime { unix_seconds: second, frame, thread: 0 };
+        let mut changed = Vec::new();
+        for second in 0..40 {
+            // 60 frames from second 20 on; before, three seconds in a row lose the same, and others something.
+            let frames = if second >= 20 {
+                60
+            } else if (4..7).contains(&second) {
+                77
+            } else {
+                100 - second as u32 % 3
+            };
+            for frame in 0..frames {
+                let rate = changed.last().map_or(100, |&(_, rate)| rate);
+                changed.extend(changes.observe(at(second, frame), rate).map(|rate| (second, rate)));
+            }
+        }
+        assert_eq!(changed, [(25, 60)]);
     }
 
     proptest! {

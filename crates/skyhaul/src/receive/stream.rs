@@ -480,7 +480,7 @@ impl Stream {
         self.watch.forget_rate(&self.info, rate);
     }
 
-    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds.
+    /// Learn the frames per second, if not given: by the numbers of the packets, or from the ends of seconds. It may change.
     pub(super) fn learn_rate(&mut self, last: Option<FrameTime>) {
         if self.info.format.own.rate().is_some() {
             return;
@@ -493,6 +493,8 @@ impl Stream {
             // Objects end where seconds do, so the last frame of each object is enough.
             self.report.frames_per_second = self.rate.observe(time);
             self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
+        } else if self.info.format.frames_per_second.is_none() {
+            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::irregular::{
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::{
-    Change, FrameTime, OffsetWatch, Place, RateWatch, Sighting, StreamFormat, Timeline, TimelineOptions,
+    Change, FrameTime, OffsetWatch, Place, RateChanges, Sighting, StreamFormat, Timeline, TimelineOptions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -30,8 +30,6 @@ const LOOKED_AT: u64 = 4096;
 const MOST_SKIPPED: u64 = 64;
 /// Changes of a stream that are all told; of further ones of a kind, each whose number is a power of two.
 const ALL_TOLD: u64 = 8;
-/// Seconds in a row that have the same number of frames before it is believed that all have.
-const AGREED: u32 = 4;
 /// Events that wait; the changes are counted all the same.
 const MOST_EVENTS: usize = 64;
 
@@ -57,10 +55,8 @@ pub(super) struct Looked<'a> {
 pub(super) struct Watch {
     timeline: Timeline,
     offset: OffsetWatch,
-    /// The numbers of frames in seconds, where frames are placed by a rate that is stated.
-    ends: RateWatch,
-    /// Another number, the second by which it was seen, and how many in a row agreed.
-    disputed: Option<(u32, i64, u32)>,
+    /// The numbers of frames in seconds, where they have no other places than their times.
+    ends: RateChanges,
     /// Packets that were other parts of frames than their numbers say, until the sender's restart was certain.
     unpaired: u64,
     /// Packets that were refused because their places were taken.
@@ -87,8 +83,7 @@ impl Watch {
         Self {
             timeline,
             offset: OffsetWatch::default(),
-            ends: RateWatch::default(),
-            disputed: None,
+            ends: RateChanges::default(),
             unpaired: 0,
             still: Still::default(),
             has_returned: false,
@@ -171,6 +166,7 @@ impl Watch {
             }),
             skip => self.look(&frames, count, run, skip),
         }
+        self.watch_learned(info, part.last);
         self.tell_changes(info);
         self.compare_clock(info, part);
     }
@@ -192,25 +188,28 @@ impl Watch {
         let Some(rate) = info.format.frames_per_second.filter(|_| info.format.place == Place::Time) else {
             return;
         };
-        let Some(frames) = self.ends.observe(time).filter(|&frames| frames != rate) else { return };
-        let agreed = match self.disputed {
-            Some((of, second, agreed))
-                if of == frames && second.checked_add(1) == Some(time.unix_seconds) =>
-            {
-                agreed + 1
-            }
-            _ => 2,
-        };
-        self.disputed = Some((frames, time.unix_seconds, agreed));
-        if agreed == AGREED {
+        if let Some(frames) = self.ends.observe(time, rate) {
             self.timeline.dispute_rate(frames, time);
+        }
+    }
+
+    /// Whether seconds still have as many frames as was learned. `last`: the last frame of a part; where no rate is stated, parts end
+    /// where seconds do.
+    fn watch_learned(&mut self, info: &StreamInfo, last: Option<FrameTime>) {
+        let StreamFormat { place, frames_per_second, ref own, .. } = info.format;
+        let is_learned = place == Place::Time && frames_per_second.is_none() && own.rate().is_none();
+        let rate = self.frames_per_second().filter(|_| is_learned);
+        if let Some((rate, last)) = rate.zip(last)
+            && let Some(frames) = self.ends.observe(last, rate)
+        {
+            self.timeline.change_rate(frames, last);
         }
     }
 
     /// The frame rate by which frames were placed is wrong.
     pub(super) fn forget_rate(&mut self, info: &StreamInfo, rate: u32) {
         self.timeline.forget_rate();
-        (self.ends, self.disputed) = (RateWatch::default(), None);
+        self.ends = RateChanges::default();
         let text = format!("frame numbers go beyond {rate} frames/s as stated: the rate is learned");
         self.tell(info, FRAME_RATE, &text);
     }

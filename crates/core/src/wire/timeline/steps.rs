@@ -35,6 +35,13 @@ impl Timeline {
         self.counts.rates += 1;
     }
 
+    /// Seconds have this number of frames from now on.
+    pub fn change_rate(&mut self, frames: u32, at: FrameTime) {
+        self.dispute_rate(frames, at);
+        self.rate = Some((u64::from(frames), 1));
+        self.beyond = None;
+    }
+
     /// Seconds have this number of frames; frames are placed by another rate all the same.
     pub fn dispute_rate(&mut self, frames: u32, at: FrameTime) {
         self.counts.rates += 1;

@@ -258,6 +258,36 @@ fn seconds_with_fewer_frames_than_stated_are_told_but_not_frames_that_are_lost_a
     }
 }
 
+/// Without numbers and without a rate that is stated: the one that was learned falls or rises.
+#[test]
+fn a_learned_rate_that_changes_is_told_live_and_is_a_fault() {
+    for (first, then) in [(500, 250), (250, 500), (500, 499), (499, 500)] {
+        let mut bed = Bed::new(|o| o.max_streams = 1);
+        let mut live = Vec::new();
+        for second in 0..16 {
+            for frame in 0..if second < 7 { first } else { then } {
+                for thread in 0..2 {
+                    let mut packet = framed(0, START + second, frame, thread, None);
+                    // Extended data version 0: nothing states the rate.
+                    packet[16..32].fill(0);
+                    bed.send(1, &packet);
+                }
+            }
+            live.extend(std::iter::from_fn(|| bed.engine.poll_event()).map(|event| (second, event)));
+        }
+        bed.finish();
+        let end: Vec<Event> = std::iter::from_fn(|| bed.engine.poll_event()).collect();
+        let [(second, event)] = &live[..] else { panic!("{first} {then}: {live:?} {end:?}") };
+        assert!(end.is_empty() && (8..14).contains(second), "{first} {then}: {second} {end:?}");
+        let text = format!("seconds have {then} frames, not {first} as assumed");
+        assert!(event.kind == "frame_rate" && event.text.contains(&text), "{event:?}");
+        let report = &bed.engine.tally(true).streams[0].1;
+        assert_eq!((report.watched.irregular.rates, report.frames_per_second), (1, Some(then)));
+        assert!(crate::irregular::IrregularSummary::from(report.watched).is_fault());
+        assert_eq!(report.rejects.total(), 0, "{:?}", report.rejects);
+    }
+}
+
 #[test]
 fn a_counter_that_restarts_shortly_before_the_end_is_told() {
     for (again, is_told) in [(80, true), (20, false)] {

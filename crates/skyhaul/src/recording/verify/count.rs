@@ -13,7 +13,9 @@ use crate::recording::holes::{FilePlaces, Found, Uncounted, rate_of, unpacked};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, LostChunk};
 use crate::recording::open::Recording;
 use crate::recording::verify::file::Seen;
-use skyhaul_core::wire::{Change, FamilyRef, Format, RateWatch, Timeline, TimelineOptions, Trace};
+use skyhaul_core::wire::{
+    Change, FamilyRef, Format, FrameTime, RateChanges, RateWatch, Sighting, Timeline, TimelineOptions, Trace,
+};
 use std::ops::Range;
 
 /// State of a chunk's file.
@@ -299,6 +301,8 @@ pub(super) struct Times {
     next: Option<(u64, u64)>,
     /// Learns the frame rate as the receiver does, where frames were placed by their times and no index states it.
     rate: RateWatch,
+    /// Whether seconds keep it, where no recorder has watched that.
+    changes: Option<RateChanges>,
     told: u64,
 }
 
@@ -322,6 +326,7 @@ impl Times {
             numbered: info.numbered,
             next: None,
             rate: RateWatch::default(),
+            changes: (!is_indexed).then(RateChanges::default),
             told: 0,
         })
     }
@@ -347,14 +352,36 @@ impl Times {
         }
         let base = behind.unwrap_or(0);
         let holes = meta.filter(|meta| meta.packed).map_or(&[][..], |meta| &meta.missing);
-        trace.tell(|at| base.saturating_add(unpacked(holes, at)), &mut self.timeline);
-        if let Some([_, (last, _)]) = trace.ends().filter(|_| !self.numbered)
-            && let Some(frames) = self.rate.observe(last.time)
-        {
-            self.timeline.set_rate(frames);
+        for (seen, _) in trace.frames() {
+            let place = base.saturating_add(unpacked(holes, seen.place));
+            self.timeline.observe(Sighting { place, ..seen });
+            self.watch_rate(seen.time);
+        }
+        if let Some([_, (last, _)]) = trace.ends().filter(|_| !self.numbered && self.changes.is_none()) {
+            self.learn_rate(last.time);
         }
         self.next = meta.map(|meta| (base.saturating_add(u64::from(meta.units)), meta.epoch));
         self.changes()
+    }
+
+    fn learn_rate(&mut self, time: FrameTime) {
+        if let Some(frames) = self.rate.observe(time) {
+            self.timeline.set_rate(frames);
+        }
+    }
+
+    /// Without a recorder's events: does the frame rate change?
+    fn watch_rate(&mut self, time: FrameTime) {
+        let Some(changes) = &mut self.changes else { return };
+        match self.timeline.rate() {
+            None => self.learn_rate(time),
+            Some((rate, 1)) => {
+                if let Some(frames) = u32::try_from(rate).ok().and_then(|rate| changes.observe(time, rate)) {
+                    self.timeline.change_rate(frames, time);
+                }
+            }
+            Some(_) => {}
+        }
     }
 
     /// There are no more chunks: threads may have stopped before the last frame.
