@@ -18,6 +18,7 @@ pub(super) mod judge;
 pub(super) mod repair;
 
 use crate::frames::FrameReader;
+use crate::irregular::FRAME_RATE;
 use crate::ledger::FrameLedger;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Finding, Findings, Lack, State, Verdict};
 use crate::recording::index::Tally;
@@ -121,6 +122,7 @@ impl Recording {
             }
         }
         let (mut datastreams, mut unbalanced) = (Vec::new(), Vec::new());
+        let has_rate = !self.events.iter().any(|event| event.kind == FRAME_RATE);
         for (stream, about) in self.datastreams.iter().zip(&abouts) {
             let check = StreamCheck {
                 recording: self,
@@ -140,7 +142,7 @@ impl Recording {
                 count: Count::new(stream, about.as_ref()),
                 unbalanced: &mut unbalanced,
                 before: None,
-                times: Times::of(about.as_ref(), self.state != State::Unindexed),
+                times: Times::of(about.as_ref(), self.state != State::Unindexed, has_rate),
                 unknown: None,
             };
             datastreams.push(check.run());

@@ -307,13 +307,14 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// For a datastream whose frames can be looked into.
-    pub(super) fn of(about: Option<&Datastream>, is_indexed: bool) -> Option<Times> {
+    /// For a datastream whose frames can be looked into. `has_rate`: the index has the rate of all of its frames, not only of the last
+    /// ones.
+    pub(super) fn of(about: Option<&Datastream>, is_indexed: bool, has_rate: bool) -> Option<Times> {
         let info = &about?.info;
         let family = info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()?;
         let format = frames::stream_format(about?)?;
         let timeline = Timeline::new(TimelineOptions {
-            rate: Rate::of(about).get(),
+            rate: Rate::of(about).get().filter(|_| has_rate),
             parts: format.parts as u64,
             // The index has the threads of the end: one of them may have begun late.
             group: Some(format.threads.len() as u64),
