@@ -1,7 +1,8 @@
 //! The `skyhaul` command: arguments become library objects, reports become text or JSON.
 //!
 //! Results go to standard output, as text or JSON; progress, notes, hints and errors to standard error. Exit status: 0 success; 1 a check failed,
-//! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
+//! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, something could not be opened, or results could not be
+//! written to standard output. A standard output that was closed at the start is refused by every verb, services included.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -38,10 +39,14 @@ mod verb;
 
 use args::{ConfigPaths, Parsed, Verb};
 use outcome::Outcome;
+use skyhaul::io::standard_output;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = args::parse(std::env::args_os(), &ConfigPaths::of_this_user()).and_then(run);
+    // Results, and help, that would be lost are refused before anything is done.
+    let open = standard_output::check().map_err(anyhow::Error::from);
+    let done =
+        open.and_then(|()| args::parse(std::env::args_os(), &ConfigPaths::of_this_user())).and_then(run);
     match done.and_then(|outcome| print::finish().map(|()| outcome)) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,

@@ -6,7 +6,7 @@ pub(crate) mod objects;
 mod output;
 mod words;
 
-pub(crate) use output::{finish, is_closed, json, output, page, tell};
+pub(crate) use output::{finish, help, is_closed, json, output, page, tell};
 
 use skyhaul::core::hint::{Hint, lines, split};
 pub(crate) use skyhaul::core::units::{display_bytes as bytes, display_rate as rate};
@@ -71,14 +71,23 @@ pub(crate) fn note(text: &str) {
 }
 
 /// What is wrong with a command line, or the help that was asked for; returns the exit status.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
+pub(crate) fn usage(refused: &clap::Error) -> ExitCode {
+    if !refused.use_stderr() {
+        return match help(refused) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(unwritten) => {
+                error(&unwritten);
+                ExitCode::from(2)
+            }
+        };
+    }
+    let text = refused.to_string();
     // Values are refused with hints, which clap does not know.
-    if error.use_stderr() && split(&text).1.next().is_some() {
+    if split(&text).1.next().is_some() {
         say!("{}", lines("", &text));
         return ExitCode::from(2);
     }
-    error.exit()
+    refused.exit()
 }
 
 /// A finding in a recording, after the file that it concerns.

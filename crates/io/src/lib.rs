@@ -25,6 +25,7 @@ pub mod samples;
 pub mod say;
 pub mod signals;
 pub mod source;
+pub mod standard_output;
 pub mod tcp;
 pub mod terminal;
 pub mod udp;

@@ -54,7 +54,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
-                    interrupted; 2 wrong usage, or something could not be opened.";
+                    interrupted; 2 wrong usage, something could not be opened, or results could not be written to \
+                    standard output.";
 
 /// Receive, record, send and measure telescope and detector data.
 ///

@@ -2,7 +2,7 @@
 //!
 //! What is asked for there is the result, so that it cannot be written is an error: a full disk is never exit status 0. Only
 //! a reader that has closed its end of a pipe has had what it wanted (`skyhaul cat … | head`): data end there without an error,
-//! and of a report the exit status remains.
+//! and of a report the exit status remains. A standard output that was closed at the start is refused in `main`.
 
 use anyhow::Result;
 use skyhaul::io::lock::lock;
@@ -53,10 +53,21 @@ impl Write for Output {
 /// Print what is the result of a verb, whole; if nobody reads it, the exit status still says how it went.
 fn whole(text: &[u8]) -> Result<()> {
     let mut out = output();
-    match out.write_all(text).and_then(|()| out.flush()) {
+    unless_closed(out.write_all(text).and_then(|()| out.flush()))
+}
+
+/// A result that its reader has closed is no error.
+fn unless_closed(done: io::Result<()>) -> Result<()> {
+    match done {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => Ok(done?),
     }
+}
+
+/// Print the help or the version that was asked for, in clap's colours.
+pub(crate) fn help(text: &clap::Error) -> Result<()> {
+    unless_closed(Output::checked(text.print()))?;
+    whole(&[])
 }
 
 /// Print a page for people: what names in it contain does nothing to a terminal.

@@ -618,26 +618,53 @@ fn a_closed_standard_error_changes_no_exit_status() {
     }
 }
 
+/// Command lines with a result on standard output: data, reports, and help.
+fn with_results(site: &Site) -> Vec<Vec<String>> {
+    let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
+    let scan = ["ls", "ls --json", "check trial --verify", "check trial --json", "cat trial"];
+    let others = [
+        &format!("inspect {chunk}"),
+        &format!("inspect {chunk} --json"),
+        &format!("send --json --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}"),
+        "receive --show-config",
+        "host --json",
+        "cat --help",
+        "--help",
+        "--version",
+    ];
+    scan.iter().map(|line| site.words(line)).chain(others.iter().map(|line| words(line))).collect()
+}
+
 #[test]
 fn a_report_or_data_that_cannot_be_written_are_never_success() {
     let site = recorded();
-    let chunk = site.disks[0].join("trial/trial.00000000").display().to_string();
-    for line in [
-        site.words("ls"),
-        site.words("ls --json"),
-        site.words("check trial --json"),
-        site.words("cat trial"),
-        words(&format!("inspect {chunk}")),
-        words(&format!("inspect {chunk} --json")),
-        words(&format!("send --json --to udp://127.0.0.1:9 --rate 1Gbps --input {chunk}")),
-        words("receive --show-config"),
-        words("host --json"),
-    ] {
-        let done = skyhaul(&line).stdout(full()).stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(2), "{line:?}: {said}");
-        assert!(said.contains("write to standard output: No space left"), "{line:?}: {said}");
+    for line in with_results(&site) {
+        for (how, why) in [
+            (">/dev/full", "write to standard output: No space left"),
+            (">&-", "error: standard output is closed: results would be lost\nhint: redirect it"),
+            ("1</dev/null", "error: standard output is not open for writing: results would be lost\nhint: "),
+        ] {
+            let done = Job::redirected(&line, how, &[]).finish();
+            assert_eq!(done.code, Some(2), "{how} {line:?}: {}", done.stderr);
+            assert!(done.stderr.contains(why), "{how} {line:?}: {}", done.stderr);
+        }
     }
+}
+
+/// It is refused before anything is done: no scan is begun of which the report would be lost.
+#[test]
+fn a_closed_standard_output_is_refused_first_and_one_for_reading_and_writing_is_taken() {
+    let site = Site::new(1);
+    let line = site.words(&format!("record --scan trial {ANY} --wait 100ms --memory 64MiB --chunk 1MiB"));
+    let done = Job::redirected(&line, ">&-", &[]).finish().expect(2);
+    assert!(done.stderr.contains("standard output is closed"), "{}", done.stderr);
+    assert!(!site.disks[0].join("trial").exists());
+    // What a supervisor gives its services, and a terminal.
+    for how in [">/dev/null", "1<>/dev/null", ">/dev/null 0<&- 2>&-"] {
+        Job::redirected(&site.words("ls"), how, &[]).finish().expect(0);
+    }
+    // With standard error closed, too, the exit status is what is left.
+    Job::redirected(&site.words("ls"), ">&- 2>&-", &[]).finish().expect(2);
 }
 
 /// Nobody reads the report: the exit status still says that nothing came.

@@ -131,11 +131,17 @@ impl Job {
     /// The same, with standard error in a file.
     #[track_caller]
     pub(crate) fn logged(words: &[String], log: &std::path::Path) -> Self {
+        Self::redirected(words, "2>>\"$LOG\"", &[("LOG", log)])
+    }
+
+    /// The same, with a redirection of the shell and its variables.
+    #[track_caller]
+    pub(crate) fn redirected(words: &[String], how: &str, variables: &[(&str, &std::path::Path)]) -> Self {
         let binary = std::env::var_os("SKYHAUL_BINARY");
         let binary = binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into());
         let mut command = Command::new("sh");
-        command.env("SKYHAUL_CONFIG", SETTINGS).env("LOG", log);
-        command.args(["-c", "exec \"$0\" \"$@\" 2>>\"$LOG\""]).arg(binary).args(words);
+        command.env("SKYHAUL_CONFIG", SETTINGS).envs(variables.iter().copied());
+        command.args(["-c", &format!("exec \"$0\" \"$@\" {how}")]).arg(binary).args(words);
         Self::of(command)
     }
 
