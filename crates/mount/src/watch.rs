@@ -14,8 +14,8 @@ use crate::segments::{FileState, ServedChunk};
 use crate::served::{DiskSpace, ScanTree, Served, ServedFile};
 use crate::threads::ThreadView;
 use skyhaul::recording::{
-    ChunkFile, ChunkVerifier, DISK_ANSWER_TIMEOUT, Datastream, ExtentContent, Lack, Recording, ScanLayout,
-    ScanNames,
+    ChunkFile, ChunkVerifier, DISK_ANSWER_TIMEOUT, Datastream, ExtentContent, Gap, Lack, Recording,
+    ScanLayout, ScanNames,
 };
 use skyhaul_io::lock::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -289,7 +289,8 @@ fn update(served: &Served, file: &ServedFile, recording: &Recording, at: usize, 
     });
     let chunks: Vec<Option<ServedChunk>> = chunks.collect();
     // That nothing says where a recording without an index ends is no fault of it.
-    let faults = layout.gaps.iter().filter(|gap| gap.has_chunks() || gap.lack == Lack::Ambiguous);
+    let is_fault = |gap: &&Gap| gap.has_chunks() || matches!(gap.lack, Lack::Ambiguous | Lack::Contradicted);
+    let faults = layout.gaps.iter().filter(is_fault);
     for gap in faults.filter(|gap| !before.layout.gaps.contains(gap)) {
         served.tell(MountEvent::Gap { gap: gap.clone() });
     }

@@ -22,6 +22,7 @@
 //! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
 mod asked;
+mod claims;
 mod contents;
 mod holes;
 mod index;

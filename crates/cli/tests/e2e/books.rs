@@ -1,11 +1,14 @@
 //! One count, one name: what `record`, `check`, `ls` and `cat` say of the same frames, whatever happened to them.
 
-use crate::site::{ANY, Job, Site, drops, number, port, ranges, refused, run, send, sum, wait_for, words};
+use crate::mounted::ScanPoint;
+use crate::site::{
+    ANY, Done, Job, Site, drops, number, port, ranges, refused, run, send, sum, wait_for, words,
+};
 use crate::site::{halves, mark5b, see, vdif};
 use serde_json::Value;
-use skyhaul::recording::Record;
+use skyhaul::recording::{ChunkRecord, Record};
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A ledger adds up.
 #[track_caller]
@@ -99,6 +102,74 @@ fn a_chunk_that_was_removed_counts_all_its_frames() {
         assert_eq!(ls[0]["ledger"], check["ledger"], "{also_its_record}: {ls}");
         let text = site.run("check trial").expect(1).told();
         assert!(text.contains(" frames were recorded and are gone or damaged"), "{also_its_record}: {text}");
+    }
+}
+
+/// Rewrites the record of chunk 1.
+fn rewritten(index: &Path, change: impl Fn(&mut ChunkRecord)) {
+    let text = std::fs::read_to_string(index).unwrap();
+    let lines = text.lines().map(|line| match Record::parse(line.as_bytes()).unwrap() {
+        Record::Chunk(mut chunk) if chunk.number == 1 => {
+            change(&mut chunk);
+            Record::Chunk(chunk).to_line()
+        }
+        _ => format!("{line}\n"),
+    });
+    let text: String = lines.collect();
+    std::fs::write(index, text).unwrap();
+}
+
+/// What readers say of a claim, and the change that makes it.
+type Claim<'a> = (&'a str, &'a dyn Fn(&mut ChunkRecord));
+
+/// An index that claims more than was lost, and than there can be: each reader gives what was recorded, names the claim and fails.
+#[test]
+fn a_false_claim_of_an_index_is_named_by_every_reader_and_followed_by_none() {
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send(&recorder.address(), "--pattern --payload 2000 --packets 2000 --rate 100Mbps");
+    recorder.drained();
+    agreed(&recorder.stop().json());
+    let whole = site.cat();
+    let index = site.disks[0].join("trial/trial.index");
+    let honest = std::fs::read(&index).unwrap();
+    let gap = |gap| move |chunk: &mut ChunkRecord| chunk.meta.gap = Some(gap);
+    let holes = |chunk: &mut ChunkRecord| {
+        let units = chunk.meta.units;
+        (chunk.meta.units, chunk.meta.packed) = (u32::MAX, true);
+        chunk.meta.missing = std::iter::once(units..u32::MAX).collect();
+    };
+    let claims: [Claim<'_>; 3] = [
+        (
+            "18446744073709551615 frames lost before chunk 1, but no recording has so many bytes",
+            &gap(u64::MAX),
+        ),
+        ("1000 frames lost before chunk 1, but ", &gap(1000)),
+        (" frames missing in chunk 1, but ", &holes),
+    ];
+    let mut receiver =
+        Job::start(&words(&format!("receive --memory 64MiB --json --wait 60s --idle 3s {ANY}")));
+    let to = receiver.address();
+    for (number, (claim, change)) in claims.into_iter().enumerate() {
+        std::fs::write(&index, &honest).unwrap();
+        rewritten(&index, change);
+        let named = |done: Done| {
+            assert_eq!(done.code, Some(1), "{claim}: {}", done.stderr);
+            assert!(done.said().contains(claim), "{claim}: {}", done.said());
+            done
+        };
+        for line in ["cat trial", "cat trial --fill", "cat trial --no-check"] {
+            assert!(named(site.run(line)).stdout == whole, "{claim}: {line}");
+        }
+        named(site.run("ls"));
+        named(site.run("check trial"));
+        assert_eq!(site.check(1)["ledger"]["never_received"], 0, "{claim}");
+        named(site.run(&format!("send --scan trial --rate 100Mbps --fill --to {to}")));
+        let out = site.disks[0].with_file_name(format!("{number}.npy"));
+        named(site.run(&format!("export trial -o {}", out.display())));
+        let Some(scans) = ScanPoint::new(&site, "") else { continue };
+        assert!(scans.bytes("trial") == whole, "{claim}: mounted");
+        wait_for("the claim to be named", || scans.said().contains(claim).then_some(()));
     }
 }
 

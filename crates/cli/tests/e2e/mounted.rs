@@ -61,7 +61,7 @@ impl ScanPoint {
         File::open(self.at.join(name)).unwrap()
     }
 
-    fn bytes(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.at.join(name)).unwrap()
     }
 

@@ -107,6 +107,8 @@ pub struct DatastreamEntry {
     pub partial: Vec<PathBuf>,
     /// The recorder's report of it at the end.
     pub account: Option<DatastreamReport>,
+    /// Claims of its index that cannot be, in order of their chunks; they are not in the records any more.
+    pub contradicted: Vec<Gap>,
 }
 
 impl DatastreamEntry {
@@ -164,6 +166,8 @@ pub enum Lack {
     OpenEnd,
     /// Two recordings have this name: the data may belong to the other one.
     Ambiguous,
+    /// The index claims that more is missing here than there can be, by its own sums, lengths and times. The claim is not used.
+    Contradicted,
 }
 
 impl Lack {
@@ -179,6 +183,7 @@ impl Lack {
             Lack::HeadersOnly => "headers_only",
             Lack::OpenEnd => "open_end",
             Lack::Ambiguous => "ambiguous",
+            Lack::Contradicted => "contradicted",
         }
     }
 }
@@ -415,6 +420,12 @@ impl Rate {
     /// Whole frames in a second.
     pub(super) fn whole(frames: u32) -> Rate {
         Rate(Some((u64::from(frames), 1)).filter(|rate| rate.0 > 0))
+    }
+
+    /// So many frames in so many seconds.
+    #[cfg(test)]
+    pub(super) fn fraction(frames: u64, seconds: u64) -> Rate {
+        Rate(Some((frames, seconds)))
     }
 
     /// Frames and seconds.

@@ -125,7 +125,7 @@ impl Recording {
             match step {
                 Step::Foreign(_) => {}
                 // Both may still come, and anything behind them waits.
-                Step::Gap(gap) if live && gap.lack != Lack::Lost => break,
+                Step::Gap(gap) if live && !matches!(gap.lack, Lack::Lost | Lack::Contradicted) => break,
                 Step::Chunk { entry, .. } if live && !entry.is_acknowledged() => break,
                 Step::Gap(gap) => {
                     let known = gap.bytes.filter(|_| gap.has_chunks());

@@ -7,6 +7,7 @@ pub(super) mod gather;
 
 use crate::irregular::FAULT_EVENTS;
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
+use crate::recording::claims;
 use crate::recording::contents::{
     DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State,
 };
@@ -109,7 +110,7 @@ impl Recording {
         let label = Label::new(scan)?;
         let mut gathered = DiskContents::of(&label, &disks, timeout);
         let report = gathered.report();
-        let datastreams = gathered.streams(&label, &disks);
+        let mut datastreams = gathered.streams(&label, &disks);
         if datastreams.is_empty() && gathered.indexes.is_empty() {
             let silent = gathered.silent().map(|path| (path.clone(), asked::silent()));
             let unreadable = silent.or(gathered.unreadable.take());
@@ -128,6 +129,8 @@ impl Recording {
                 _ => OpenError::NotFound(label.to_string()),
             });
         }
+        let is_own = !gathered.ambiguous && report.as_ref().is_some_and(|report| !report.adopted);
+        datastreams.iter_mut().for_each(|stream| claims::judge(stream, is_own));
         let state = match (&gathered.indexes[..], gathered.live, &report) {
             ([], ..) => State::Unindexed,
             // A recorder that has said its last word may still hold its lock.

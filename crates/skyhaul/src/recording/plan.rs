@@ -39,7 +39,10 @@ pub(super) const FOREIGN: &str = "it is in no index, and its number is outside t
 /// The plan of one datastream from chunk `from` on.
 pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
     let mut plan = Planner::new(recording, stream);
+    let mut contradicted = stream.contradicted.iter().peekable();
     for entry in stream.chunks.values() {
+        let upto_here = |gap: &&Gap| gap.chunks.0 <= entry.number;
+        plan.steps.extend(std::iter::from_fn(|| contradicted.next_if(upto_here)).cloned().map(Step::Gap));
         if plan.is_foreign(entry) {
             plan.steps.push(Step::Foreign(Box::new(entry.clone())));
             continue;
@@ -56,10 +59,12 @@ pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) 
         plan.bytes = plan.bytes.saturating_add(length.or(entry.bytes).unwrap_or_default());
         plan.steps.push(Step::Chunk { entry: Box::new(entry.clone()), upto, length });
     }
+    plan.steps.extend(contradicted.cloned().map(Step::Gap));
     plan.hole(plan.end);
     plan.open_end();
     let begins = |step: &Step| match step {
         Step::Chunk { entry, .. } => entry.number >= from,
+        Step::Gap(gap) if gap.lack == Lack::Contradicted => gap.chunks.0 >= from,
         Step::Gap(gap) => gap.chunks.0 >= from || gap.chunks.1 > from || !gap.has_chunks(),
         Step::Foreign(_) => true,
     };

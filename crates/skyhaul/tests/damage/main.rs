@@ -300,6 +300,44 @@ fn the_verdict_of_times_is_the_same_with_and_without_numbers() {
     }
 }
 
+/// A false claim about what is missing costs no byte, no reader follows it, and each names it.
+#[test]
+fn no_reader_follows_a_claim_that_cannot_be() {
+    for seed in 1..=300 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = Random(seed);
+        let mut trial = Trial::new(directory.path(), &mut random);
+        let number = trial.claim(&mut random);
+        let said = format!("seed {seed}: {:?}", trial.done);
+        let recording = trial.open().unwrap();
+        let named = |gaps: &[Gap]| {
+            let mut claims = gaps.iter().filter(|gap| gap.lack == Lack::Contradicted);
+            let gap = claims.next().unwrap_or_else(|| panic!("{said}: {gaps:#?}"));
+            assert!(claims.next().is_none() && gap.chunks == (number, number), "{said}: {gaps:#?}");
+            assert!(gap.to_string().contains(&format!("chunk {number}, but ")), "{said}: {gap}");
+        };
+        for missing in [Missing::Skip, Missing::Fill] {
+            let (bytes, gaps, error) = read(&recording, missing);
+            assert!(bytes == trial.wanted() && error.is_none(), "{said}: {} bytes, {error:?}", bytes.len());
+            named(&gaps);
+        }
+        let (_, _, error) = read(&recording, Missing::Refuse);
+        assert!(error.unwrap().to_string().contains("the index claims"), "{said}");
+        named(&recording.layout(0).gaps);
+        let rows = PAYLOAD as u64 * 4;
+        let options = Options { sample_rate: Some(u64::from(RATE) * rows), workers: 1, ..Options::default() };
+        let samples = Samples::of_recording(&recording, 0, &options).unwrap();
+        assert_eq!(samples.rows(), rows * (trial.wanted().len() / FRAME) as u64, "{said}");
+        named(&samples.gaps());
+        let check = recording.check(&CheckOptions::default()).unwrap();
+        assert_eq!((check.exit_code(), check.verdict), (1, Verdict::Unproven), "{said}: {check:#?}");
+        assert!(check.findings.iter().any(|one| one.text.contains("the index claims")), "{said}: {check:#?}");
+        assert_eq!(check.ledger.never_received, 0, "{said}: {check:#?}");
+        let listed = ls(&trial.disks);
+        assert!(!listed[0].looks_whole(), "{said}");
+    }
+}
+
 #[test]
 fn no_reader_gives_a_wrong_or_missing_byte_in_silence() {
     if let Some(seed) = std::env::var("SKYHAUL_SEED").ok().and_then(|text| text.parse().ok()) {

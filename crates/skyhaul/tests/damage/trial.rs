@@ -268,6 +268,38 @@ impl Trial {
         provable
     }
 
+    /// The record of one chunk claims that more is missing than there can be. Returns its number.
+    pub(super) fn claim(&mut self, random: &mut Random) -> u32 {
+        let number = random.below(self.chunks.len() as u64) as usize;
+        let at = index_path(&self.disks[self.homes[number]]);
+        let text = std::fs::read_to_string(&at).unwrap();
+        let huge = [u64::MAX, u64::MAX / FRAME as u64, 1 << 62][random.below(3) as usize];
+        // Before the first one nothing has a time.
+        let gap = if number > 0 && random.chance(0.5) { 20 + random.below(100_000) } else { huge };
+        let far = [u32::MAX, 1_000_000, 1000][random.below(3) as usize];
+        let kind = random.below(3);
+        let lines = text.lines().map(|line| match Record::parse(line.as_bytes()).unwrap() {
+            Record::Chunk(mut record) if record.number == number as u32 => {
+                let meta = &mut record.meta;
+                match kind {
+                    0 => meta.gap = Some(gap),
+                    1 => {
+                        let units = meta.units;
+                        (meta.packed, meta.units, meta.missing) =
+                            (true, far, std::iter::once(units..far).collect());
+                    }
+                    _ => meta.missing = std::iter::once(0..far).collect(),
+                }
+                Record::Chunk(record).to_line()
+            }
+            _ => format!("{line}\n"),
+        });
+        let text: String = lines.collect();
+        std::fs::write(&at, text).unwrap();
+        self.done.push(format!("claim of kind {kind} for chunk {number}: {gap}, {far}"));
+        number as u32
+    }
+
     /// Something happens to an index; whether everything can still be proven.
     pub(super) fn damage_index(&mut self, random: &mut Random) -> bool {
         let disk = self.disks[random.below(self.disks.len() as u64) as usize].clone();

@@ -49,7 +49,7 @@ class Gap:
     end: int
     """One past its last chunk; equal to `first` if no chunk of it is known."""
     lack: str
-    """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end or ambiguous."""
+    """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end, ambiguous or contradicted."""
     start_time: FrameTime | None
     """Its first frame, or the last one before it."""
     end_time: FrameTime | None

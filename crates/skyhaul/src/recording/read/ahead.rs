@@ -8,6 +8,7 @@
 pub(super) mod lost;
 
 use crate::frames;
+use crate::recording::claims::Claims;
 use crate::recording::contents::{CUT, ChunkEntry, Finding, Gap, Instead, Lack, Time, Verdict, cut_bytes};
 use crate::recording::holes::FilePlaces;
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream};
@@ -86,6 +87,8 @@ impl ReadAhead {
     /// Chunks as they are acknowledged, and the rest of the plan when the recorder has ended.
     fn follow(&mut self) -> Delivery {
         let mut follower = Follower::new(&self.recording, &self.name);
+        // There is no account yet.
+        let mut claims = Claims::new(&self.name, self.about.as_ref(), None);
         let next = loop {
             match follower.next(|| self.sender.is_wanted()) {
                 Followed::Unwanted => return Err(ConsumerGone),
@@ -96,7 +99,11 @@ impl ReadAhead {
                     let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
                     self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;
                 }
-                Followed::Chunk(entry) => {
+                Followed::Chunk(mut entry) => {
+                    let contradicted = entry.record.as_mut().map(|record| claims.chunk(record));
+                    for gap in contradicted.into_iter().flatten() {
+                        self.gap(gap, &[])?;
+                    }
                     let memory = entry.record.as_ref().and_then(|record| follower.recall(record));
                     let Some(bytes) = memory else {
                         self.recorded(&entry, &[])?;

@@ -266,17 +266,17 @@ fn chunks_without_lost_frames_are_filled_however_long_they_are() {
 fn a_hole_behind_part_of_a_frame_ends() {
     let world = world(1);
     let writer = Writer::create(&world.options()).unwrap();
-    let stream = writer.add_datastream(&info(""));
+    let stream = writer.add_datastream(&DatastreamInfo { units: 6000, ..info("") });
     // More frames than a piece has, behind one and a half.
-    let mut chunk = packed(&world, stream, &expected(0, 1, UNIT * 3 / 2), std::iter::once(3..6000).collect());
-    (chunk.number, chunk.meta.units) = (0, 6001);
+    let mut chunk = packed(&world, stream, &expected(0, 1, UNIT * 3 / 2), std::iter::once(2..6000).collect());
+    (chunk.number, chunk.meta.units, chunk.meta.last_time) = (0, 6000, None);
     writer.submit(chunk).unwrap();
     assert_eq!(writer.finish(LONG).datastreams[0].acknowledged, 1);
     let options = ReadOptions { missing: Missing::Fill, ..ReadOptions::default() };
     let mut reader = world.open().reader(0, &options).unwrap();
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).unwrap();
-    assert_eq!((bytes.len(), reader.account().frames_filled()), (UNIT * 3 / 2 + 5997 * UNIT, 5997));
+    assert_eq!((bytes.len(), reader.account().frames_filled()), (UNIT * 3 / 2 + 5998 * UNIT, 5998));
     assert!(bytes.starts_with(&expected(0, 1, UNIT * 3 / 2)));
 }
 

@@ -121,7 +121,8 @@ pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
         | Lack::Unproven
         | Lack::HeadersOnly
         | Lack::OpenEnd
-        | Lack::Ambiguous => Verdict::Unproven,
+        | Lack::Ambiguous
+        | Lack::Contradicted => Verdict::Unproven,
     }
 }
 

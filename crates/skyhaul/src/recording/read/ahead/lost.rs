@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::vec::IntoIter;
 
-/// Bytes of fill for one gap between chunks, whatever an index says of it.
+/// Bytes of fill for one gap between chunks, or of a chunk with fill, whatever an index says of it.
 const MAX_FILLED_BYTES: u64 = 1 << 40;
 
 impl ReadAhead {
@@ -39,7 +39,8 @@ impl ReadAhead {
 
     /// Whether frames that were left out of a chunk are wanted.
     pub(super) fn unpacks(&self, meta: &ChunkMeta) -> bool {
-        meta.packed && !meta.missing.is_empty() && self.fills()
+        let bytes = u64::from(meta.units).saturating_mul(self.unit() as u64);
+        meta.packed && !meta.missing.is_empty() && self.fills() && bytes <= MAX_FILLED_BYTES
     }
 
     /// Frames that were lost before a chunk.
@@ -48,9 +49,10 @@ impl ReadAhead {
         let counted = self.missing.take();
         let frames = self.frames_before(meta, counted);
         let bytes = frames.saturating_mul(self.unit() as u64);
-        let packed = if meta.packed { meta.missing_units() } else { 0 };
+        let left_out = if meta.packed && !self.unpacks(meta) { meta.missing_units() } else { 0 };
+        self.sender.account.add_frames(0, left_out);
         if !self.fills() || bytes > MAX_FILLED_BYTES {
-            self.sender.account.add_frames(0, frames.saturating_add(if self.fills() { 0 } else { packed }));
+            self.sender.account.add_frames(0, frames);
             return Ok(());
         }
         self.fill_before(entry, frames)
