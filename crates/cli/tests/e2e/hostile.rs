@@ -9,6 +9,8 @@ use crate::site::{numbered, see, vdif};
 use serde_json::Value;
 use skyhaul::wire::Order;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const HONEST: &str = "send --json --pattern --payload 2000 --packets 12000 --rate 100Mbps --to";
 
@@ -328,6 +330,37 @@ fn a_packet_that_announces_a_huge_heap_takes_no_memory_from_others() {
     let complete = number(&report["objects"]["heaps"]["complete"]);
     assert!(complete >= 19 || dropped > 0, "{complete} honest heaps: {report}");
     assert!(after - before < 200 << 10, "{} KiB more", after - before);
+}
+
+/// A packet that announces nearly all memory, again and again, costs nobody a heap: until it was found to be too slow, others were refused.
+#[test]
+fn a_packet_that_announces_nearly_all_memory_costs_no_heap_of_others() {
+    let line = format!("receive {ANY} --format spead --json --stop-items never --memory 64MiB");
+    let mut receiver = Job::start(&words(&line));
+    let address = receiver.address();
+    let (begun, over) = (Instant::now(), AtomicBool::new(false));
+    let sent = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = stranger(&address);
+            let pause = Duration::from_millis(20);
+            let mut heaps = 1 << 40..;
+            while !over.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30) {
+                let heap = heaps.next().unwrap();
+                socket.send(&packet(heap, 60 << 20, 0, &[7; 1000])).unwrap();
+                std::thread::sleep(pause);
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let line = "--format spead --heap-size 256KiB --heaps 100 --packet 8192 --rate 200Mbps";
+        let sent = std::panic::catch_unwind(|| send(&address, line));
+        over.store(true, Ordering::Relaxed);
+        sent
+    });
+    receiver.drained();
+    let report = receiver.stop().json();
+    assert_eq!(number(&sent.unwrap()["heaps"]), 100);
+    let complete = number(&report["objects"]["heaps"]["complete"]);
+    assert!(complete == 100 || drops(&report) > 0, "{complete} honest heaps: {report}");
 }
 
 /// Heaps are forwarded before they are judged: each packet of a sender that may send, and none of another; and the sums say so.

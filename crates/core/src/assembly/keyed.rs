@@ -51,6 +51,7 @@ mod config;
 mod contest;
 mod finished;
 mod index;
+mod lent;
 mod live;
 mod shares;
 mod slot;
@@ -79,6 +80,8 @@ pub struct KeyedWindow<B> {
     retired: VecDeque<Retired<B>>,
     unconfirmed: Unconfirmed,
     contest: Contest<B>,
+    /// Packets and bytes of objects that gave their memory back.
+    taken_back: (u64, u64),
     /// Slot of the object that the last part belonged to; nearly always that of the next part too.
     hint: u32,
     /// The latest time passed in. It never decreases, even if the clocks of several readers differ.
@@ -105,6 +108,7 @@ impl<B> KeyedWindow<B> {
             retired: VecDeque::with_capacity(live),
             unconfirmed: Unconfirmed::default(),
             contest: Contest::default(),
+            taken_back: (0, 0),
             hint: NONE,
             now: Nanos(0),
         }
@@ -195,8 +199,7 @@ impl<B> KeyedWindow<B> {
     }
 
     /// More memory for an object: its whole size if that is known, else at least twice what it has.
-    #[cold]
-    fn grow(
+    fn try_grow(
         &mut self,
         at: u32,
         need: u64,

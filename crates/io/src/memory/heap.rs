@@ -50,7 +50,7 @@ use returned::Out;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use supply::Supply;
@@ -76,6 +76,8 @@ struct Inner {
     refused: AtomicU64,
     given_back: AtomicU64,
     growth: Mutex<Growth>,
+    /// A large heap was returned since the last search for idle spans.
+    has_more: AtomicBool,
     /// What its memory was taken out of, until the last of it is freed.
     _aside: Option<BytesAside>,
     /// Heaps in use after the last handle was dropped.
@@ -90,6 +92,9 @@ struct Growth {
 
 /// More than any machine has, without overflow when some heaps are added.
 const MOST: u64 = 1 << 62;
+
+/// A heap of so many bytes has a span of few, which is idle when it returns: the next search may find it.
+const LARGE: usize = 1 << 20;
 
 /// A failed search is repeated only after this multiple of its duration, which bounds its share of CPU time.
 const PAUSE: u32 = 20;
@@ -123,6 +128,7 @@ impl HeapMemory {
             refused: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             growth: Mutex::default(),
+            has_more: AtomicBool::new(false),
             _aside: aside,
             left: Out::new(),
         });
@@ -256,7 +262,8 @@ impl Inner {
         let free = || self.supply.free();
         if free() < bytes {
             let begin = Instant::now();
-            if growth.not_before.is_some_and(|then| begin < then) {
+            let has_more = self.has_more.swap(false, Ordering::Relaxed);
+            if growth.not_before.is_some_and(|then| begin < then) && !has_more {
                 return None;
             }
             self.give_back(class, bytes);
@@ -420,6 +427,10 @@ impl AsRef<[u8]> for HeapBytes {
 impl Drop for HeapBytes {
     #[inline]
     fn drop(&mut self) {
+        if self.len >= LARGE {
+            // SAFETY: this block, which is not given back yet, keeps it alive.
+            unsafe { self.inner.as_ref() }.has_more.store(true, Ordering::Relaxed);
+        }
         if !Node::give_back(self.node) {
             // SAFETY: a block that its closed class did not take keeps everything alive until it is counted here.
             let left = &unsafe { self.inner.as_ref() }.left;

@@ -46,6 +46,8 @@ pub(super) struct Live<B> {
     pub(super) turn: Turn,
     /// Who sent its first packet.
     origin: Origin,
+    /// That sender is [held back](super::KeyedWindow::held_back).
+    pub(super) held_back: bool,
     substream: u32,
     /// Number of objects begun before it in its substream.
     begun: u64,
@@ -87,6 +89,7 @@ pub(super) struct Table<B> {
     /// Who sends what begins now, and whether others have begun objects.
     origin: Option<Origin>,
     is_mixed: bool,
+    pub(super) held_back: bool,
     counting: Counting,
     window: usize,
     runs: u32,
@@ -102,6 +105,7 @@ impl<B> Table<B> {
             begun: vec![0; config.substreams as usize],
             origin: None,
             is_mixed: false,
+            held_back: false,
             counting: config.counting,
             window: config.window,
             runs: config.runs,
@@ -200,6 +204,7 @@ impl<B> Table<B> {
         let substream = self.substream(key);
         let begun = self.begun[substream];
         let origin = self.origin.unwrap_or_default();
+        let held_back = self.held_back;
         self.begun[substream] += 1;
         let at = match self.free.pop() {
             Some(at) => {
@@ -208,7 +213,7 @@ impl<B> Table<B> {
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
                 (slot.hash, slot.missed, slot.turn, slot.unconfirmed, slot.begun) = (hash, 0, turn, 0, begun);
                 (slot.from, slot.had, slot.packets, slot.contested) = (now, 0, 0, false);
-                slot.origin = origin;
+                (slot.origin, slot.held_back) = (origin, held_back);
                 at
             }
             None => {
@@ -229,6 +234,7 @@ impl<B> Table<B> {
                     missed: 0,
                     turn,
                     origin,
+                    held_back,
                     substream: substream as u32,
                     begun,
                     older: [NONE; 2],

@@ -55,7 +55,11 @@ impl<B> KeyedWindow<B> {
         if part.size.is_some_and(|size| !self.may_announce(bytes, range, size)) {
             return Err(Reject::NoBuffer);
         }
-        match room(bytes, None) {
+        let mut block = room(bytes, None);
+        while block.is_err() && self.take_back(bytes) {
+            block = room(bytes, None);
+        }
+        match block {
             // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if is_behind => {
                 let at = self.open((key, hash), block, bytes, self.now, part.number_bits);
@@ -197,7 +201,8 @@ impl<B> KeyedWindow<B> {
     /// hold more, those that are too slow retire ([`Cause::Window`]), largest first, but none before an eighth of the
     /// timeout. An object is too slow if it would receive neither all of its bytes nor 16 MiB within the timeout. An
     /// object that announces more than `staged` bytes gets memory for 1/256 of them at first, and for all when half of
-    /// that has arrived.
+    /// that has arrived. Beyond the limit, an object of which less than that half has arrived gives its memory
+    /// [back](Self::take_taken_back) to one that needs at most half of it and finds none.
     pub fn limit_announced(&mut self, bytes: u64, staged: u64) {
         self.unconfirmed.limit(bytes, staged);
     }

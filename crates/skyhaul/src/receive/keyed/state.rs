@@ -394,7 +394,7 @@ impl<S: Store> StreamState<S> {
         if let Some(sender) = me.sender.filter(|sender| sender.address == *address) {
             return Ok(sender);
         }
-        let sender = table.sender(me.number, *address)?;
+        let sender = table.sender((me.number, me.waits), *address)?;
         me.sender = Some(sender);
         Ok(sender)
     }

@@ -30,6 +30,8 @@ pub(crate) struct Sender {
     pub(crate) number: u64,
     /// Index of the reader that receives it.
     pub(crate) reader: usize,
+    /// It is held back while there is no memory.
+    pub(crate) is_held_back: bool,
 }
 
 impl Sender {

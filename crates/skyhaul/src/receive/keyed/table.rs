@@ -117,11 +117,15 @@ impl<S: Store> Table<S> {
         self.missing.missing()
     }
 
-    /// The sender with this address, for this reader.
-    pub(crate) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
+    /// The sender with this address, for this reader, which may hold it back.
+    pub(crate) fn sender(
+        &mut self,
+        (reader, is_held_back): (usize, bool),
+        address: SocketAddr,
+    ) -> Result<Sender, Reject> {
         self.rules.allow.sender(address)?;
         if self.rules.key == KeyedBy::Counter {
-            return Ok(Sender { address, number: 0, reader });
+            return Ok(Sender { address, number: 0, reader, is_held_back });
         }
         let next = self.senders.len() as u64 + 1;
         let number = match self.senders.get(&address) {
@@ -129,7 +133,7 @@ impl<S: Store> Table<S> {
             None if self.senders.len() >= self.rules.senders => return Err(Reject::TooManyStreams),
             None => *self.senders.entry(address).or_insert(next),
         };
-        Ok(Sender { address, number, reader })
+        Ok(Sender { address, number, reader, is_held_back })
     }
 
     /// Place the payloads of a run, which begin `at` bytes into that of a packet with this head, and deliver what is finished.
@@ -158,6 +162,8 @@ impl<S: Store> Table<S> {
             })
         };
         self.heaps.sent_from(host(from.address.ip()), from.address.port());
+        // What the kernel has placed is in memory of its own.
+        self.heaps.held_back(from.is_held_back || run.placed.is_some());
         let mut slot = match self.heaps.reserve(part, now, allocate) {
             Ok(slot) => slot,
             Err(why) => {
@@ -296,6 +302,7 @@ impl<S: Store> Table<S> {
         let key = placement.key;
         let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
         let mut block = Some(block);
+        self.heaps.held_back(true);
         // It must not replace the bytes that a heap without a size has already.
         let mut slot = match self.heaps.reserve(part, now, |_, old| match old {
             None => block.take().ok_or(None),
@@ -390,6 +397,10 @@ impl<S: Store> Table<S> {
         let (packets, bytes) = self.heaps.take_dropped();
         if packets > 0 {
             counts.refuse(Reject::WrongSize, packets as usize, bytes);
+        }
+        let (packets, bytes) = self.heaps.take_taken_back();
+        if packets > 0 {
+            counts.refuse(Reject::NoBuffer, packets as usize, bytes);
         }
         loop {
             while let Some(heap) = self.heaps.poll_retired() {

@@ -1,6 +1,9 @@
 //! Unconfirmed objects: less than half of their bytes have arrived.
 
 use super::*;
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
 
 const LARGE: u64 = 1 << 20;
 const GRACE: Nanos = Nanos(Nanos::SECOND.0 / 8);
@@ -221,4 +224,120 @@ fn without_a_timeout_silence_alone_gives_nothing_up() {
     assert_eq!(retired(&mut keyed), []);
     keyed.handle_timeout(Nanos(second + 3));
     assert_eq!(retired(&mut keyed), [(1, Cause::Window)]);
+}
+
+/// Memory that returns when it is dropped.
+struct Block(u64, Rc<Cell<u64>>);
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.1.set(self.1.get() + self.0);
+    }
+}
+
+/// A window with 64 times `LARGE` of memory, a quarter of it for what is unconfirmed.
+struct Short {
+    keyed: KeyedWindow<Block>,
+    free: Rc<Cell<u64>>,
+}
+
+impl Short {
+    fn new() -> Short {
+        let mut keyed = KeyedWindow::new(KeyedConfig { window: 1000, ..KeyedConfig::default() });
+        keyed.limit_announced(16 * LARGE, u64::MAX);
+        Short { keyed, free: Rc::new(Cell::new(64 * LARGE)) }
+    }
+
+    fn put(&mut self, at: u64, number: u64, part: Range<u64>, size: u64) -> Result<(), Reject> {
+        let free = &self.free;
+        let room = |bytes, old| match free.get().checked_sub(bytes) {
+            None => Err(old),
+            Some(left) => {
+                free.set(left);
+                Ok(Block(bytes, free.clone()))
+            }
+        };
+        let (key, length) = (Key::of(number), part.end - part.start);
+        let part = Placement { key, offset: part.start, length, size: Some(size), ..Placement::default() };
+        self.keyed.reserve(part, Nanos(at), room)?.commit(Nanos(at));
+        Ok(())
+    }
+
+    fn retired(&mut self) -> Vec<(u64, Cause)> {
+        std::iter::from_fn(|| self.keyed.poll_retired()).map(|one| (one.key.number, one.cause)).collect()
+    }
+}
+
+/// One packet that announces nearly all memory costs nobody a heap, however often it comes.
+#[test]
+fn who_sends_what_they_announce_miss_no_memory_that_a_packet_claims() {
+    for size in [60 * LARGE, 33 * LARGE, 17 * LARGE] {
+        let mut short = Short::new();
+        let (mut claimed, mut refused) = (0, 0);
+        for n in 0..100 {
+            let at = n * 5_000_000;
+            for forged in 0..3 {
+                match short.put(at, 1000 + 10 * n + forged, 0..1000, size) {
+                    Ok(()) => claimed += 1,
+                    Err(why) => {
+                        assert_eq!(why, Reject::NoBuffer);
+                        refused += 1;
+                    }
+                }
+            }
+            for half in [0..4 * LARGE, 4 * LARGE..8 * LARGE] {
+                short.put(at + 1, n, half, 8 * LARGE).unwrap();
+            }
+            assert_eq!(short.retired().last(), Some(&(n, Cause::Complete)), "{size}");
+        }
+        let (packets, bytes) = short.keyed.take_taken_back();
+        // Where there is room beside what is claimed, nothing has to give way.
+        assert_eq!(
+            (packets > 0, bytes),
+            (size == 60 * LARGE, 1000 * packets),
+            "{claimed} claimed, {refused} not"
+        );
+        short.keyed.finish(Nanos(Nanos::SECOND.0));
+        drop(short.retired());
+        assert_eq!((short.free.get(), short.keyed.unconfirmed.bytes()), (64 * LARGE, 0));
+    }
+}
+
+/// Over TCP who has not sent more may be waiting for us, and who lacks memory waits.
+#[test]
+fn senders_who_are_held_back_keep_their_memory_and_take_none() {
+    for [theirs, ours] in [[true, false], [false, true], [true, true]] {
+        let mut short = Short::new();
+        short.keyed.held_back(theirs);
+        short.put(0, 1, 0..1000, 60 * LARGE).unwrap();
+        short.keyed.held_back(ours);
+        assert_eq!(short.put(1, 2, 0..1000, 8 * LARGE), Err(Reject::NoBuffer), "{theirs} {ours}");
+        assert_eq!((short.keyed.live(), short.keyed.take_taken_back()), (1, (0, 0)));
+    }
+}
+
+/// Of equal objects none gives way to another, and none of which enough has arrived.
+#[test]
+fn memory_is_given_back_to_smaller_objects_by_those_that_hardly_began() {
+    let mut short = Short::new();
+    for n in 0..16 {
+        short.put(n, n, 0..1000, 4 * LARGE).unwrap();
+    }
+    for size in [2 * LARGE + 1, 4 * LARGE, 8 * LARGE] {
+        assert_eq!(short.put(20, 100, 0..1000, size), Err(Reject::NoBuffer), "{size}");
+    }
+    assert_eq!(short.keyed.live(), 16);
+    short.put(21, 100, 0..1000, 2 * LARGE).unwrap();
+    assert_eq!((short.keyed.live(), short.keyed.take_taken_back()), (16, (1, 1000)));
+
+    let mut short = Short::new();
+    let enough = 60 * LARGE / EVIDENCE / 2;
+    short.put(0, 1, 0..enough, 60 * LARGE).unwrap();
+    assert_eq!(short.put(1, 2, 0..1000, 8 * LARGE), Err(Reject::NoBuffer));
+    // Within a quarter it is a matter of pace.
+    let mut short = Short::new();
+    short.put(0, 1, 0..1000, 16 * LARGE).unwrap();
+    short.free.set(0);
+    assert_eq!(short.put(1, 2, 0..1000, LARGE), Err(Reject::NoBuffer));
+    assert_eq!(short.keyed.live(), 1);
 }
