@@ -23,6 +23,7 @@ pub use tag::SciTag;
 
 use firefly::Firefly;
 use label::flow_label;
+use skyhaul::io::host::tree::host_name;
 use skyhaul::io::lock::{lock, wait};
 use skyhaul::io::say;
 use skyhaul::metrics::{Kind, Metric};
@@ -103,7 +104,7 @@ impl FlowMarker {
         let (of, collectors, to_peer) = (Arc::clone(&shared), options.collectors.clone(), options.to_peer);
         let sender = std::thread::Builder::new().name("scitags".into());
         sender.spawn(move || of.run(Targets::new(&collectors, to_peer)))?;
-        Ok(Arc::new(Self { options: options.clone(), host: plain_host(), shared }))
+        Ok(Arc::new(Self { options: options.clone(), host: host_name(), shared }))
     }
 
     /// The tag of a copy whose client gives this one.
@@ -191,13 +192,6 @@ impl Drop for FlowMarker {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// The name of this host, as a head of syslog may have it: printable, at most 255 characters.
-fn plain_host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let plain: String = name.chars().filter(char::is_ascii_graphic).take(255).collect();
-    if plain.is_empty() { "-".to_owned() } else { plain }
 }
 
 /// Bits that differ between connections.

@@ -6,6 +6,7 @@ use crate::args::{JoinArgs, ReceiveCommon};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::address::{Endpoint, Transport};
+use skyhaul::io::host::tree::host_name;
 use skyhaul::receive::{ReceiverOptions, Running};
 use skyhaul::report::SessionReport;
 use skyhaul::wire::labelled::{Labelled, VisitLabelled};
@@ -112,7 +113,7 @@ impl<'a> Joining<'a> {
             drain: args.drain.duration(),
             ..WorkerOptions::new(address, first.address.port())
         };
-        options.name = args.name.clone().unwrap_or_else(|| format!("{}-{}", host(), std::process::id()));
+        options.name = args.name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), std::process::id()));
         if !self.is_quiet {
             options.say = Arc::new(|text| say!("{text}"));
         }
@@ -139,12 +140,6 @@ pub(crate) fn leave(worker: Worker, running: &Running, is_quiet: bool) -> Sessio
         say!("leaving the balancer: waiting for the last packets (Ctrl-C again after a second: immediately)");
     }
     worker.leave()
-}
-
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    if name.is_empty() { "skyhaul".to_owned() } else { name.to_owned() }
 }
 
 /// Whether a family's packets are labelled.

@@ -30,6 +30,7 @@ use ledger::AlarmLedger;
 use message::AlarmMessage;
 use outbox::Outbox;
 use routes::Route;
+use skyhaul::io::host::tree::host_name;
 use skyhaul::io::lock::{lock, wait, wait_while};
 use skyhaul::io::say;
 use skyhaul::metrics::{Kind, Metric};
@@ -194,7 +195,7 @@ impl AlarmReceiver {
     /// Why it did not take it.
     pub fn try_out(&self, time: &str) -> AlarmTrial {
         let route = Route::open(self).map_err(|error| error.to_string())?;
-        route.send(&AlarmMessage::test(time), &setup::host())
+        route.send(&AlarmMessage::test(time), &host_name())
     }
 }
 
@@ -229,7 +230,7 @@ fn without_digits(text: &str) -> impl Iterator<Item = char> {
 impl Receiver {
     /// Sends until the end.
     fn run(&self, route: &Route, begun: Instant) {
-        let host = setup::host();
+        let host = host_name();
         let mut lost = 0;
         loop {
             let (message, counts) = {

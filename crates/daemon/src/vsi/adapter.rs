@@ -11,6 +11,7 @@ use super::sending;
 use super::shared::VsiStation;
 use crate::station::StationService;
 use skyhaul::core::hint::split;
+use skyhaul::io::host::tree::host_name;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, State, scan_summary};
 use skyhaul_core::station::{
@@ -102,7 +103,7 @@ impl StationAdapter {
         let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let default_ports = snapshot.inputs.first().map(ports).unwrap_or_default();
         let about = VsiView {
-            host: read("/proc/sys/kernel/hostname").unwrap_or_else(|| "?".into()),
+            host: host_name(),
             program: program.to_owned(),
             system: read("/proc/version"),
             default_ports,

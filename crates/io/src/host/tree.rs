@@ -18,6 +18,12 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file that are read.
 const MOST: u64 = 256 << 10;
 
+/// The name of this host, as [`Tree::host_name`] gives it.
+#[must_use]
+pub fn host_name() -> String {
+    Tree::new("/").host_name()
+}
+
 /// Files below a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
@@ -59,6 +65,15 @@ impl Tree {
     /// A system error.
     pub fn read(&self, path: &str) -> io::Result<String> {
         self.bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The name of the host, without characters that are not printable ASCII; `localhost` if it has none, or it cannot be read.
+    #[must_use]
+    pub fn host_name(&self) -> String {
+        let text = self.read("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name: String = text.chars().filter(char::is_ascii_graphic).collect();
+        // The kernel's own name of a host that nobody has named.
+        if name.is_empty() || name == "(none)" { "localhost".to_owned() } else { name }
     }
 
     /// Write to a file that exists, by one call, as the kernel's files want it.
@@ -138,6 +153,23 @@ fn by_number(name: &str) -> (&str, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_always_has_a_name() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = Tree::new(root.path());
+        assert_eq!(tree.host_name(), "localhost");
+        std::fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        for (text, name) in [
+            ("dtn1.example\n", "dtn1.example"),
+            ("\n", "localhost"),
+            ("(none)\n", "localhost"),
+            ("a\u{1b} é:b\n", "a:b"),
+        ] {
+            std::fs::write(root.path().join("proc/sys/kernel/hostname"), text).unwrap();
+            assert_eq!(tree.host_name(), name, "{text:?}");
+        }
+    }
 
     #[test]
     fn patterns_find_names_in_the_order_of_their_numbers() {

@@ -38,7 +38,7 @@ pub fn gather(tree: &Tree, devices: &dyn Devices, asked: &GatherOptions) -> io::
     let interface = interface(tree, devices, asked)?;
     let mut facts = Facts {
         version: VERSION,
-        host: tree.read("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
+        host: tree.host_name(),
         kernel: tree.read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
         interface,
         ..Facts::default()

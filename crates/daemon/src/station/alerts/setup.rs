@@ -134,9 +134,3 @@ fn is_address(text: &str) -> bool {
         && !text.starts_with('-')
         && text.split_once('@').is_some_and(|(user, host)| is_plain(user) && is_plain(host))
 }
-
-/// The name of this host.
-pub(super) fn host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map_or_else(|_| "station".into(), |name| name.trim().to_owned())
-}
