@@ -1,7 +1,7 @@
 //! PROPFIND: what there is (RFC 4918, 9.1), of depth 0 and 1.
 
 use super::door::{Door, Target, next_data};
-use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus, parse};
+use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus};
 use super::sending::MAX_LISTED;
 use crate::http::Connection;
 use crate::remote::failure::{Failure, scope_failure};
@@ -41,7 +41,7 @@ pub(super) async fn propfind(
     let body = timeout(BODY_TIMEOUT, read(body))
         .await
         .map_err(|_| Failure::new(408, "the body did not arrive in time"))??;
-    let wanted = parse(&body).map_err(Failure::bad)?;
+    let wanted = Wanted::read(&body, is_deep).map_err(Failure::bad)?;
     let Ok(_place) = Arc::clone(&door.listings).acquire_owned().await else {
         return Err(Failure::busy("it ends"));
     };

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A directory's own response is the first. What an object has not is in a second `propstat` with 404. `quota-used-bytes` is given of
-//! directories only: for a client in use it is the size of what it stands beside.
+//! directories only: for a client in use it is the size of what it stands beside. A request of depth 0 without a body is the question of grid
+//! clients for space: dCache and XRootD answer it with the quota, and Rucio reads it there, though `allprop` should have none (RFC 4331, 2).
 //!
 //! Limits: bodies of [`MAX_BODY_BYTES`], elements nested [`MAX_DEPTH`] deep, [`MAX_PROPERTIES`]; no document type, and so no entities.
 
@@ -34,6 +35,8 @@ const BY_NAME: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
 pub(super) enum Wanted {
     /// All, without those of space.
     All,
+    /// All, and those of space.
+    AllAndSpace,
     /// Their names.
     Names,
     /// These, by namespace and name.
@@ -41,13 +44,31 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
+    /// What is asked for by this body, and this depth.
+    ///
+    /// # Errors
+    /// Why the body cannot be read.
+    pub(super) fn read(body: &[u8], is_deep: bool) -> Result<Self, String> {
+        match parse(body)? {
+            Self::All if !is_deep && body.trim_ascii().is_empty() => Ok(Self::AllAndSpace),
+            wanted => Ok(wanted),
+        }
+    }
+
     /// Whether it asks for space.
     pub(super) fn has_space(&self) -> bool {
         match self {
             Self::All => false,
-            Self::Names => true,
+            Self::AllAndSpace | Self::Names => true,
             Self::These(list) => list.iter().any(|(_, name)| BY_NAME.contains(&name.as_str())),
         }
+    }
+}
+
+impl Wanted {
+    /// The names of what is not asked for by name.
+    fn listed(&self) -> impl Iterator<Item = &'static &'static str> {
+        ALL.iter().chain(if self.has_space() { &BY_NAME[..] } else { &[] })
     }
 }
 
@@ -135,12 +156,12 @@ pub(super) fn multistatus(entries: &[Entry], wanted: &Wanted) -> String {
         let _ = write!(text, "<D:response><D:href>{}</D:href>", escape(entry.href.as_str()));
         let (mut found, mut missing) = (String::new(), String::new());
         match wanted {
-            Wanted::All => ALL.iter().for_each(|name| {
+            Wanted::All | Wanted::AllAndSpace => wanted.listed().for_each(|name| {
                 if let Some(value) = entry.value(name) {
                     let _ = write!(found, "<D:{name}>{value}</D:{name}>");
                 }
             }),
-            Wanted::Names => ALL.iter().chain(&BY_NAME).for_each(|name| {
+            Wanted::Names => wanted.listed().for_each(|name| {
                 if entry.value(name).is_some() {
                     let _ = write!(found, "<D:{name}/>");
                 }
@@ -279,7 +300,28 @@ mod tests {
             "{text}"
         );
         assert!(file.contains("<quota-used-bytes xmlns=\"DAV:\"/></D:prop><D:status>HTTP/1.1 404"), "{text}");
-        assert!(!multistatus(&[entry("d", true)], &Wanted::All).contains("quota"));
+    }
+
+    /// Rucio asks for space by a request of depth 0 without a body, and reads the first `propstat`.
+    #[test]
+    fn a_request_of_depth_0_without_a_body_is_answered_with_space() {
+        let body = b"<propfind xmlns='DAV:'><allprop/></propfind>";
+        for (body, is_deep, has_space) in
+            [(&b""[..], false, true), (b" \n", false, true), (b"", true, false), (body, false, false)]
+        {
+            let wanted = Wanted::read(body, is_deep).unwrap();
+            assert_eq!(wanted.has_space(), has_space);
+            let text = multistatus(&[entry("d", true), entry("f", false)], &wanted);
+            let (directory, file) = text.split_once("<D:href>/f</D:href>").unwrap();
+            let space = "<D:quota-available-bytes>5</D:quota-available-bytes><D:quota-used-bytes>7</D:quota-used-bytes>";
+            assert_eq!(
+                directory.contains(&format!("{space}</D:prop><D:status>HTTP/1.1 200")),
+                has_space,
+                "{text}"
+            );
+            assert!(!file.contains("quota") && file.contains("getcontentlength"), "{text}");
+        }
+        assert!(Wanted::read(b"x", false).is_err());
     }
 
     proptest! {
