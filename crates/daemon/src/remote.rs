@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `url`, `request_path`, `addresses` | where a server and a file are, and whether the server may be reached |
 //! | `session`, `reply`, `authorities` | connections, TLS, requests, redirects, refusals |
+//! | `signature` | URLs that are signed for one request, and texts without their secrets |
 //! | `source`, `version`, `digests` | what a server says of a file, which version of it, and its digests |
 //! | `multistatus` | what a directory has |
 //! | `put`, `outgoing` | PUT of a body, verified, and what is left of one that failed; files and recordings as bodies |
@@ -21,6 +22,7 @@ pub(crate) mod put;
 pub(crate) mod reply;
 pub(crate) mod request_path;
 pub(crate) mod session;
+pub(crate) mod signature;
 pub(crate) mod source;
 pub(crate) mod url;
 pub(crate) mod version;

@@ -34,8 +34,8 @@ use crate::remote::progress::Progress;
 use crate::remote::session::{Destinations, Purpose, RemoteAccess, RemoteSession};
 use crate::remote::url::RemoteUrl;
 use crate::scitags::SciTag;
-use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method};
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul_transfer::copy::{FetchError, back_off};
@@ -114,21 +114,23 @@ impl WebClient {
         Ok(Self { runtime, remote, access, patience, progress, idle, has_answered: AtomicBool::new(false) })
     }
 
-    /// The URLs of a copy: all on one server, to which the token may be sent.
-    fn urls(&self, texts: &[String]) -> io::Result<Vec<RemoteUrl>> {
+    /// The URLs of a copy: all on one server, to which the token may be sent. Those that are signed are asked with `method` alone.
+    fn urls(&self, texts: &[String], method: &Method) -> io::Result<Vec<RemoteUrl>> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let mut urls: Vec<RemoteUrl> = Vec::new();
         for text in texts {
             let url =
                 RemoteUrl::parse(text).map_err(|why| invalid(format!("the URL cannot be used: {why}")))?;
             url.names().map_err(|why| invalid(format!("{url}: {why}")))?;
+            url.check_signed_headers(method, &HeaderMap::new())
+                .map_err(|why| invalid(why.text().to_owned()))?;
             if urls.first().is_some_and(|first| !first.is_same_server(&url)) {
                 let hint = Hint("run a copy for each of them");
                 return Err(invalid(format!("the URLs are of different servers{hint}")));
             }
             urls.push(url);
         }
-        if let Some(url) = urls.first() {
+        if let Some(url) = urls.iter().find(|url| !url.is_signed()) {
             self.check_token(url)?;
         }
         Ok(urls)
@@ -229,6 +231,12 @@ pub(crate) fn pause(time: Duration, is_over: &dyn Fn() -> bool) -> Result<(), Fe
         std::thread::sleep(LOOK_INTERVAL.min(end.saturating_duration_since(Instant::now())));
     }
     Ok(())
+}
+
+/// A refusal because of what is there.
+fn in_the_way(text: &str) -> String {
+    let hint = Hint("--exists replace overwrites what is there");
+    format!("{text}{hint}")
 }
 
 /// A failure as the threads of a copy see it.

@@ -4,7 +4,7 @@
 use crate::site::{Done, Job, words};
 use crate::third_party::peer::{Act, Peer, object};
 use crate::third_party::{ranged, with_token};
-use crate::webdav::bytes;
+use crate::webdav::{Files, bytes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -117,4 +117,99 @@ fn a_station_pulls_from_a_signed_source() {
     assert!(std::fs::read(files.root.join("f")).unwrap() == data);
     assert!(peer.heads().iter().all(|head| head.starts_with("GET ")), "{:?}", peer.heads());
     assert!(!files.serving.job.stderr().contains(SECRET));
+}
+
+/// A station sends to a bucket, when the command asks it to: the bucket hears one PUT, and nothing else.
+#[test]
+fn a_station_pushes_to_a_signed_destination() {
+    let (files, token) = with_token("[http.copy]\nallow = ['127.0.0.1']\n");
+    let here = Here::new();
+    here.write("token", &token);
+    let data = bytes(300_000);
+    std::fs::write(files.root.join("f"), &data).unwrap();
+    std::fs::write(files.root.join("empty"), b"").unwrap();
+    let at = |name: &str| format!("http://{}/exp/{name}", files.address);
+    for (name, data) in [("f", data), ("empty", Vec::new())] {
+        let (peer, url) = bucket("PUT", data);
+        let report = here.copy(&format!("--third-party {} {url} --token-file @/token", at(name)), 0).json();
+        assert_eq!(report["files"], 1, "{report}");
+        assert_eq!(report["unchecked"].as_array().map(Vec::len), Some(1), "{report}");
+        let heads = peer.heads();
+        assert!(heads.len() == 1 && heads[0].starts_with("PUT "), "{heads:?}");
+        // What is there already is not replaced unasked, and no type is sent that was not signed.
+        assert!(heads[0].contains("If-None-Match: *") && !heads[0].contains("Content-Type"), "{}", heads[0]);
+    }
+    let (peer, url) = bucket("PUT", bytes(300_000));
+    here.copy(&format!("--third-party {} {url} --token-file @/token --exists replace", at("f")), 0);
+    assert!(!peer.heads()[0].contains("If-None-Match"), "{:?}", peer.heads());
+    // What the bucket refuses is said without the signature, and nothing is asked of it afterwards.
+    let (peer, url) = bucket("PUT", Vec::new());
+    let wrong = url.replace("eu&", "us&");
+    let done = here.copy(&format!("--third-party {} {wrong} --token-file @/token", at("f")), 1);
+    assert!(done.told().contains("Permission denied: the destination"), "{}", done.told());
+    assert_eq!(peer.heads().len(), 1, "{:?}", peer.heads());
+    assert!(!files.serving.job.stderr().contains(SECRET));
+}
+
+/// What a signed URL gives no right to is refused before any server is asked.
+#[test]
+fn what_a_signature_does_not_permit_is_refused_before_anything_is_asked() {
+    let here = Here::new();
+    let station = Peer::start(|_| Act::Say(b"HTTP/1.1 500 Asked\r\nContent-Length: 0\r\n\r\n".to_vec()));
+    let (peer, url) = bucket("PUT", Vec::new());
+    let (plain, covered) = (station.url(), url.replace("Headers=host&", "Headers=host%3Brange%3bx-amz-acl&"));
+    for (line, why) in [
+        (format!("{url} {url}"), "both URLs are signed"),
+        (format!("{url} {plain} --mode push"), "its server cannot be asked to send"),
+        (format!("{plain} {url} --mode pull"), "its server cannot be asked to fetch"),
+        (format!("{plain}/ {url}"), "no directory can go there"),
+        (format!("{plain} {}", url.replace("b?", "b/?")), "no directory can go there"),
+        (format!("{plain} {url} --exists skip"), "whether it exists cannot be asked"),
+        (format!("{plain} {covered}"), "headers that are not sent with PUT: range, x-amz-acl"),
+        (format!("{covered} {plain}"), "headers that are not sent with GET: range, x-amz-acl"),
+    ] {
+        let said = here.copy(&format!("--third-party {line}"), 2).stderr;
+        assert!(said.contains(why) && said.contains("hint: "), "{line}: {said}");
+    }
+    std::fs::write(here.at("f"), b"x").unwrap();
+    for line in [format!("@/f {covered}"), format!("{covered} @/g")] {
+        let said = here.copy(&line, 2).stderr;
+        assert!(said.contains("range, x-amz-acl"), "{line}: {said}");
+    }
+    // A source that cannot send is not asked to: a station that does not fetch is the end of it.
+    let (source, from) = bucket("GET", bytes(10));
+    let station = Peer::start(|head| {
+        let status = if head.starts_with("COPY") { "405 No" } else { "404 Not Found" };
+        Act::Say(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes())
+    });
+    here.copy(&format!("--third-party {from} {}", station.url()), 1);
+    assert!(source.heads().iter().all(|head| head.starts_with("GET ")), "{:?}", source.heads());
+    assert_eq!((peer.heads().len(), station.count("COPY")), (0, 1));
+}
+
+/// A station says by itself what cannot be done with a signed URL, whoever asks it.
+#[test]
+fn a_station_refuses_what_a_signature_does_not_permit() {
+    let files = Files::of(crate::site::Site::new(1), "[http.copy]\nallow = ['127.0.0.1']\n");
+    std::fs::write(files.root.join("f"), b"x").unwrap();
+    let (peer, url) = bucket("PUT", vec![0]);
+    let covered = url.replace("Headers=host&", "Headers=host;x-amz-acl&");
+    for (head, why) in [
+        (format!("Source: {covered}"), "headers that are not sent with GET: x-amz-acl"),
+        (format!("Destination: {covered}"), "headers that are not sent with PUT: x-amz-acl"),
+        (format!("Destination: {url}\r\nRequireChecksumVerification: true"), "a checksum must be verified"),
+    ] {
+        let reply = files.ask("COPY /exp/f", &[&head], b"");
+        assert!(matches!(reply.status, 400 | 412), "{}", reply.head);
+        assert!(reply.text().contains(why) && !reply.text().contains(SECRET), "{head}: {}", reply.text());
+    }
+    assert!(peer.heads().is_empty(), "{:?}", peer.heads());
+    // What the client passes on is sent.
+    let passed = [
+        format!("Destination: {}", covered.replace("eu&", "us&")),
+        "TransferHeaderX-Amz-Acl: private".to_owned(),
+    ];
+    let reply = files.ask("COPY /exp/f", &passed.each_ref().map(String::as_str), b"");
+    assert!(reply.text().contains("failure: Permission denied"), "{}", reply.text());
+    assert!(peer.heads()[0].to_ascii_lowercase().contains("x-amz-acl: private"), "{:?}", peer.heads());
 }

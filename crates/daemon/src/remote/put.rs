@@ -14,12 +14,14 @@ use super::progress::{Progress, Step};
 use super::reply::RemoteReply;
 use super::session::{MakeBody, RemoteSession};
 use super::source::{WANTED, wants};
+use super::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
     CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body::{Frame, SizeHint};
+use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -140,11 +142,12 @@ pub(crate) async fn put(
             }
         });
     };
-    let mut reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+    let headers = head(order, &destination.url);
+    let mut reply = destination.send(Method::PUT, &headers, &mut body, &prepare).await;
     // The destination closed a connection that was kept before it took anything: the body is whole, and goes over a new one.
     let is_lost = reply.as_ref().is_err_and(|failure| failure.retry() == Retry::Reconnect);
     if is_lost && destination.was_kept() && !sent.has_begun() {
-        reply = destination.send(Method::PUT, &head(order), &mut body, &prepare).await;
+        reply = destination.send(Method::PUT, &headers, &mut body, &prepare).await;
     }
     let reply = reply.map_err(|failure| sent.own_failure().unwrap_or(failure))?;
     if !matches!(reply.status.as_u16(), 200 | 201 | 204) {
@@ -156,13 +159,12 @@ pub(crate) async fn put(
     Ok(())
 }
 
-fn head(order: &PutOrder) -> HeaderMap {
-    let mut head: HeaderMap = [
-        (CONTENT_LENGTH, HeaderValue::from(order.size)),
-        (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-    ]
-    .into_iter()
-    .collect();
+fn head(order: &PutOrder, url: &RemoteUrl) -> HeaderMap {
+    let mut head: HeaderMap = [(CONTENT_LENGTH, HeaderValue::from(order.size))].into_iter().collect();
+    // Signatures of version 2 cover it, whether they were made with one or without: they were made without, as a rule.
+    if !url.is_signed() || url.signed_headers().iter().any(|name| CONTENT_TYPE == name.as_str()) {
+        head.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    }
     // Not without content (RFC 9110, 10.1.1): XRootD 5.5 would not answer.
     if order.size > 0 {
         head.insert(EXPECT, HeaderValue::from_static("100-continue"));
@@ -189,8 +191,8 @@ pub(crate) async fn verify(
     digests: &DigestSet,
 ) -> Result<DigestSet, Failure> {
     let is_required = order.verify == Some(true);
-    if destination.url.is_signed() && !is_required {
-        return Ok(DigestSet::default());
+    if destination.url.is_signed() {
+        return if is_required { Err(unverifiable()) } else { Ok(DigestSet::default()) };
     }
     let want = if order.verify == Some(false) { HeaderMap::new() } else { wants(WANTED) };
     let mut reply = destination.ask(Method::HEAD, &want).await?;
@@ -221,6 +223,12 @@ pub(crate) async fn verify(
     }
     compare(digests, &there, "is at the destination")?;
     Ok(there)
+}
+
+/// That a digest must be compared, and the destination may not be asked for one.
+pub(crate) fn unverifiable() -> Failure {
+    let text = "a checksum must be verified, and a URL that is signed for PUT permits no request for it";
+    Failure::new(412, format_args!("{text}{}", Hint("leave RequireChecksumVerification out, or say false")))
 }
 
 /// Compares digests, as far as both sets have them.

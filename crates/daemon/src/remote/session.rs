@@ -14,6 +14,7 @@ use super::authorities::Authorities;
 use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::reply::{Open, RemoteBody, RemoteReply, Wire, retry_after};
+use super::signature::without_secrets;
 use super::url::RemoteUrl;
 use crate::scitags::{FlowMark, FlowSocket};
 use axum::body::{Body, HttpBody};
@@ -21,8 +22,10 @@ use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCA
 use axum::http::{HeaderMap, Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use quick_xml::escape::unescape;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::tcp::flow_label::prepare_flow_label;
+use std::borrow::Cow;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -50,8 +53,6 @@ const DRAINED_BYTES: usize = 16 << 10;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that are read of a connection at a time.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Shortest text that is taken to be a secret, and not a word.
-const SECRET_BYTES: usize = 8;
 
 /// For what other servers are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,8 +439,9 @@ impl RemoteSession {
     /// Why the other server did not do what it was asked, in words that engines know.
     pub(crate) async fn refusal(&self, mut reply: RemoteReply) -> Failure {
         let said = timeout(REFUSAL_TIMEOUT, reply.beginning(REFUSAL_BYTES)).await.unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let said = self.without_secrets(said.split_whitespace().collect::<Vec<_>>().join(" "), &reply.from);
+        let said = said_by(&String::from_utf8_lossy(&said));
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = without_secrets(said, &[&self.passed], &[&self.url, &reply.from]);
         let (status, words) = match reply.status.as_u16() {
             401 | 403 => (403, "Permission denied"),
             404 | 410 => (404, "No such file or directory"),
@@ -458,17 +460,19 @@ impl RemoteSession {
         Failure::new(status, format_args!("{words}: the {side} {at} answered {}{end}", reply.status))
             .retried(retry)
     }
+}
 
-    /// A text of the other server, without what it should not repeat.
-    fn without_secrets(&self, text: String, from: &RemoteUrl) -> String {
-        let passed = self.passed.values().filter_map(|value| value.to_str().ok());
-        let queries = [self.url.query(), from.query()].into_iter().flatten();
-        let words = passed.flat_map(str::split_whitespace).chain(queries.flat_map(|query| {
-            query.split('&').filter_map(|pair| pair.split_once('=').map(|(_, value)| value)).chain([query])
-        }));
-        let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SECRET_BYTES).collect();
-        secrets.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
+/// What a server says with a refusal: of the XML of an object store, its code and message.
+fn said_by(text: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        let (inner, _) = rest.split_once(&format!("</{name}>"))?;
+        unescape(inner).ok().map(Cow::into_owned)
+    };
+    let Some(code) = element("Code").filter(|_| text.contains("<Error>")) else { return text.to_owned() };
+    match element("Message").filter(|message| !message.is_empty()) {
+        Some(message) => format!("{code}: {message}"),
+        None => code,
     }
 }
 
@@ -484,4 +488,26 @@ fn without_body(request: &Request<Body>) -> Request<Body> {
     *same.uri_mut() = request.uri().clone();
     *same.headers_mut() = request.headers().clone();
     same
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_xml_of_an_object_store_its_code_and_message_are_shown() {
+        let head = "<?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch</Code>";
+        for (text, said) in [
+            (
+                format!("{head}<Message>It does not &lt;match&gt;</Message><StringToSign>x"),
+                "SignatureDoesNotMatch: It does not <match>",
+            ),
+            (format!("{head}<Message></Message></Error>"), "SignatureDoesNotMatch"),
+            (format!("{head}<Message>cut off"), "SignatureDoesNotMatch"),
+            ("<Code>1</Code>".to_owned(), "<Code>1</Code>"),
+            ("No such file".to_owned(), "No such file"),
+        ] {
+            assert_eq!(said_by(&text), said, "{text}");
+        }
+    }
 }

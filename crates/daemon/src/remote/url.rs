@@ -11,9 +11,6 @@ use std::net::IpAddr;
 /// Schemes of clients, and whether they are encrypted.
 const SCHEMES: [(&str, bool); 4] = [("https", true), ("davs", true), ("http", false), ("dav", false)];
 
-/// Query parameters that hold the signature of a request and its method: Amazon S3 (signature versions 4 and 2), Google Cloud Storage.
-const SIGNATURES: [&str; 3] = ["x-amz-signature", "x-goog-signature", "signature"];
-
 /// An address on another server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RemoteUrl {
@@ -110,15 +107,6 @@ impl RemoteUrl {
         self.query.as_deref()
     }
 
-    /// Whether its query is the signature of one request, with one method, and gives the right to it: no other method is to be asked for, and
-    /// no token to be sent.
-    pub(crate) fn is_signed(&self) -> bool {
-        let names = self.query.iter().flat_map(|query| query.split('&'));
-        names
-            .filter_map(|pair| pair.split('=').next())
-            .any(|name| SIGNATURES.iter().any(|signature| name.eq_ignore_ascii_case(signature)))
-    }
-
     /// Its host, if that is an address.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
@@ -191,23 +179,6 @@ mod tests {
         ] {
             assert_eq!(RemoteUrl::parse(text), Err(why), "{text}");
         }
-    }
-
-    #[test]
-    fn signed_urls_are_told_from_others_and_kept_to_the_letter() {
-        let signed =
-            "https://s3.example/b/a%2Fb?X-Amz-Credential=AKIA%2F20261130&X-Amz-Signature=%2b0&x-id=GetObject";
-        let url = RemoteUrl::parse(signed).unwrap();
-        assert!(url.is_signed() && url.text() == signed && !url.to_string().contains('?'));
-        for (query, is) in [
-            ("X-Goog-Signature=1", true),
-            ("AWSAccessKeyId=a&Signature=b&Expires=1", true),
-            ("authz=X-Amz-Signature", false),
-            ("copy_mode=push", false),
-        ] {
-            assert_eq!(RemoteUrl::parse(&format!("https://a/f?{query}")).unwrap().is_signed(), is, "{query}");
-        }
-        assert!(!RemoteUrl::parse("https://a/f").unwrap().is_signed());
     }
 
     #[test]

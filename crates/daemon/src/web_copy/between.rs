@@ -4,15 +4,19 @@
 //!   source: HEAD ─▶ size, digest ─▶ destination: HEAD, is something there? ─▶ COPY ─▶ markers … success │ failure ─▶ HEAD of both: equal?
 //! ```
 //!
+//! A URL that is signed for one request gives the right to nothing else: from a signed source the destination fetches, to a signed destination the
+//! source sends, and what that has then is not asked.
+//!
 //! The bytes do not pass through this host. Whatever the server says at the end, the copy has succeeded when size and digest of both sides
 //! are equal, as far as both give them. Ctrl-C closes the connection of COPY, which ends it; what a server has left of a file that was not there
 //! before is removed.
 
 use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
-use super::{SETTLE_TIME, WebClient, begin_error, fetch_error};
+use super::{SETTLE_TIME, WebClient, begin_error, fetch_error, in_the_way};
 use crate::remote::digests::DigestSet;
 use crate::remote::reply::{RemoteBody, RemoteReply};
+use crate::remote::signature::without_secrets;
 use crate::remote::source::{WANTED, find};
 use crate::remote::url::RemoteUrl;
 use axum::body::HttpBody;
@@ -91,15 +95,20 @@ pub fn copy_between(
     destination: &WebClient,
     progress: &mut dyn FnMut(&Progress),
 ) -> io::Result<CopyReport> {
-    let from = source.urls(std::slice::from_ref(&order.source))?;
-    let to = destination.urls(std::slice::from_ref(&order.destination))?;
+    let from = source.urls(std::slice::from_ref(&order.source), &Method::GET)?;
+    let to = destination.urls(std::slice::from_ref(&order.destination), &Method::PUT)?;
     let (Some(from), Some(to)) = (from.first(), to.first()) else { return Ok(CopyReport::default()) };
-    // Each token may reach the other server, too.
-    source.check_token(to)?;
-    destination.check_token(from)?;
+    let direction = direction(order, from, to)?;
+    // Each token may reach the other server, too; that for a signed URL goes nowhere.
+    if !from.is_signed() {
+        source.check_token(to)?;
+    }
+    if !to.is_signed() {
+        destination.check_token(from)?;
+    }
     let is_over = || order.stop.is_set();
     let begun = Instant::now();
-    let copy = Between { order, source, destination, bytes: AtomicU64::new(0) };
+    let copy = Between { order, direction, source, destination, bytes: AtomicU64::new(0) };
     let (pairs, directories, temporary_names) = copy.pairs(from, to, &is_over).map_err(begin_error)?;
     for directory in &directories {
         destination.make(directory, &is_over).map_err(begin_error)?;
@@ -127,8 +136,46 @@ pub fn copy_between(
     Ok(report)
 }
 
+/// Which server is asked. A signature permits one request, GET or PUT: its server is asked for no copy, and not what it has.
+fn direction(order: &CopyBetween, from: &RemoteUrl, to: &RemoteUrl) -> io::Result<CopyDirection> {
+    let refused = |text: String, hint: &str| {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{text}{}", Hint(hint))))
+    };
+    match (from.is_signed(), to.is_signed(), order.direction) {
+        (false, false, asked) => return Ok(asked),
+        (true, true, _) => {
+            let hint = "download it with `skyhaul copy URL FILE`, and upload it with `skyhaul copy FILE URL`";
+            return refused("both URLs are signed: neither server can be asked to copy".to_owned(), hint);
+        }
+        (true, _, CopyDirection::Push) => {
+            let hint = "leave --mode out, or use --mode pull: the destination fetches it";
+            return refused(
+                format!("{from} is signed for one GET: its server cannot be asked to send"),
+                hint,
+            );
+        }
+        (_, true, CopyDirection::Pull) => {
+            let hint = "leave --mode out, or use --mode push: the source sends it";
+            return refused(format!("{to} is signed for one PUT: its server cannot be asked to fetch"), hint);
+        }
+        (true, ..) => return Ok(CopyDirection::Pull),
+        (_, true, _) => {}
+    }
+    if from.is_directory() || to.is_directory() {
+        let hint = "copy each file to a URL of its own";
+        return refused(format!("{to} is signed for one object, and no directory can go there"), hint);
+    }
+    if order.exists == Exists::Skip {
+        let hint = "leave --exists out: an object that exists makes the copy fail";
+        return refused(format!("{to} is signed for one PUT: whether it exists cannot be asked"), hint);
+    }
+    Ok(CopyDirection::Push)
+}
+
 struct Between<'a> {
     order: &'a CopyBetween,
+    /// Which server is asked, as the URLs permit.
+    direction: CopyDirection,
     source: &'a WebClient,
     destination: &'a WebClient,
     bytes: AtomicU64,
@@ -187,7 +234,11 @@ impl Between<'_> {
         let missing = || FetchError::Final("No such file or directory at the source".to_owned());
         let source = Self::has(self.source, "source", &pair.source, WANTED, is_over)?.ok_or_else(missing)?;
         let bytes = source.size.unwrap_or(0);
-        let before = Self::has(self.destination, "destination", &pair.destination, WANTED, is_over)?;
+        let is_write_only = pair.destination.is_signed();
+        let before = match is_write_only {
+            true => None,
+            false => Self::has(self.destination, "destination", &pair.destination, WANTED, is_over)?,
+        };
         if let Some(before) = &before {
             match self.order.exists {
                 Exists::Skip => return Ok(Ended::Kept { bytes }),
@@ -204,6 +255,9 @@ impl Between<'_> {
         let begun = AtomicBool::new(false);
         let copied = self.copy(pair, &begun, is_over);
         let checked = copied.and_then(|()| {
+            if is_write_only {
+                return Ok(false);
+            }
             let now = Self::has(self.destination, "destination", &pair.destination, WANTED, is_over)?;
             let missing =
                 || FetchError::Final("the copy succeeded, and the destination has no such file".to_owned());
@@ -213,10 +267,10 @@ impl Between<'_> {
             Ok(is_checked) => Ok(Ended::Copied { bytes, resumed: 0, crc32c: None, is_checked }),
             Err(error) => {
                 // What is there after a refusal is somebody else's.
-                if before.is_none() && begun.load(Ordering::Relaxed) {
+                if before.is_none() && !is_write_only && begun.load(Ordering::Relaxed) {
                     self.clean(pair, source.size);
                 }
-                Err(error)
+                Err(self.without_secrets(pair, error))
             }
         }
     }
@@ -265,6 +319,22 @@ impl Between<'_> {
         drop(self.destination.wait(session.ask(Method::DELETE, &none), MARKER_TIMEOUT, &never));
     }
 
+    /// An error as a server has said it, without what is secret of this copy: the server that copies knows of both sides.
+    fn without_secrets(&self, pair: &Pair, error: FetchError) -> FetchError {
+        let tokens = (passed(self.source, &pair.source), passed(self.destination, &pair.destination));
+        let plain = |text| without_secrets(text, &[&tokens.0, &tokens.1], &[&pair.source, &pair.destination]);
+        // Of a signed destination, nobody could see before what it has.
+        let is_in_the_way =
+            |text: &str| pair.destination.is_signed() && text.starts_with("Precondition failed");
+        match error {
+            FetchError::Over => FetchError::Over,
+            FetchError::Final(text) if is_in_the_way(&text) => FetchError::Final(in_the_way(&plain(text))),
+            FetchError::Final(text) => FetchError::Final(plain(text)),
+            FetchError::Busy(text, wait) => FetchError::Busy(plain(text), wait),
+            FetchError::Broken(text) => FetchError::Broken(plain(text)),
+        }
+    }
+
     fn copy(&self, pair: &Pair, begun: &AtomicBool, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
         // A copy that may have begun is not asked for again.
         let once = |error| match error {
@@ -272,8 +342,9 @@ impl Between<'_> {
             other => other,
         };
         let ask = |pull| self.ask((pair, begun), pull, is_over).map_err(once);
-        let asked = |pull| self.destination.retried(is_over, &mut || ask(pull));
-        match self.order.direction {
+        let active = |pull| if pull { self.destination } else { self.source };
+        let asked = |pull| active(pull).retried(is_over, &mut || ask(pull));
+        match self.direction {
             CopyDirection::Pull => asked(true)?.map_err(FetchError::Final),
             CopyDirection::Push => asked(false)?.map_err(FetchError::Final),
             CopyDirection::Either => match asked(true)? {

@@ -67,7 +67,7 @@ impl WebClient {
         options: &CopyOptions,
         progress: &mut dyn FnMut(&Progress),
     ) -> io::Result<CopyReport> {
-        let urls = self.urls(urls)?;
+        let urls = self.urls(urls, &Method::GET)?;
         let is_over = || options.stop.is_set();
         let listing = self.list(&urls, name, &is_over).map_err(begin_error)?;
         let (files, served, failed) = self.describe(&listing, options)?;

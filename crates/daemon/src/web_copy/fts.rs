@@ -174,7 +174,7 @@ impl FtsClient {
     fn listed(&self, source: &str, stop: &StopFlag) -> io::Result<Vec<(String, String)>> {
         let access = WebAccess { token: self.source_token().cloned(), ..self.access.web.clone() };
         let client = WebClient::new(&access, PATIENCE)?;
-        let urls = client.urls(&[source.to_owned()])?;
+        let urls = client.urls(&[source.to_owned()], &Method::GET)?;
         let listing = client.list(&urls, None, &|| stop.is_set()).map_err(begin_error)?;
         let Some(first) = urls.first() else { return Ok(Vec::new()) };
         let below = |path: &Path| {

@@ -13,7 +13,7 @@
 use super::download::digest_numbers;
 use super::files::{Ended, account, each};
 use super::pace::{Pace, Paced};
-use super::{MIN_BYTES_PER_SECOND, SETTLE_TIME, WebClient, begin_error, fetch_error};
+use super::{MIN_BYTES_PER_SECOND, SETTLE_TIME, WebClient, begin_error, fetch_error, in_the_way};
 use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use crate::remote::failure::{Failure, plain};
 use crate::remote::outgoing::{BodyReader, FileBody, Part, Source};
@@ -23,6 +23,7 @@ use crate::remote::request_path::RequestPath;
 use crate::remote::source::{WANTED, find};
 use crate::remote::url::RemoteUrl;
 use axum::body::Body;
+use axum::http::Method;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::tree::Status;
 use skyhaul::io::host::thread::process_cpu_time;
@@ -67,7 +68,7 @@ impl WebClient {
         options: &CopyOptions,
         progress: &mut dyn FnMut(&Progress),
     ) -> io::Result<CopyReport> {
-        let urls = self.urls(&[to.to_owned()])?;
+        let urls = self.urls(&[to.to_owned()], &Method::PUT)?;
         let Some(to) = urls.first() else { return Ok(CopyReport::default()) };
         let threads = threads(options)?;
         let local = local_files(&options.sources)?;
@@ -353,7 +354,10 @@ impl Upload<'_> {
             if sent.has_begun() {
                 self.clean(url, before, &sent);
             }
-            ended
+            match (ended, sent.refusal()) {
+                (Err(FetchError::Final(text)), Some(412)) => Err(FetchError::Final(in_the_way(&text))),
+                (ended, _) => ended,
+            }
         })
     }
 

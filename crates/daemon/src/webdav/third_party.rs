@@ -17,10 +17,11 @@ use crate::http::Connection;
 use crate::remote::digests::{DigestSet, expected};
 use crate::remote::failure::Failure;
 use crate::remote::progress::{Progress, StallClock};
+use crate::remote::put::unverifiable;
 use crate::remote::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
 use skyhaul::auth::TokenHash;
@@ -113,6 +114,11 @@ impl CopyOrder {
             )));
         };
         let (passed, stated) = (passed(headers)?, expected(headers).map_err(Failure::bad)?);
+        let method = if side == "source" { Method::GET } else { Method::PUT };
+        url.check_signed_headers(&method, &passed)?;
+        if method == Method::PUT && url.is_signed() && verify == Some(true) {
+            return Err(unverifiable());
+        }
         Ok(Self { url, passed, stated, verify, overwrite, streams: streams as usize, user })
     }
 }
