@@ -19,6 +19,7 @@ mod session;
 
 use crate::served::roots::ServedDirectory;
 use crate::tokens::Grants;
+use crate::webdav::WebDavServer;
 pub(crate) use ledger::StationSigns;
 use ledger::{PeerLedger, ServiceKind};
 use rights::{DISKS, PeerRights, RECORDINGS};
@@ -37,10 +38,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum number of clients with a token of their own.
 pub const MAX_PEER_CLIENTS: usize = 64;
+
+/// How long the end of the server waits for sessions that end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// When a client may measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +97,8 @@ pub struct PeerServerOptions {
 
 /// A running server. It stops when dropped.
 pub struct PeerServer {
-    server: Server,
+    /// Always there until the end.
+    server: Option<Server>,
     view: PeersView,
 }
 
@@ -131,13 +137,13 @@ impl PeerServer {
             })?;
         let listen = options.listen.map(|_| server.local());
         let view = PeersView { intake: server.intake(), listen, ledger };
-        Ok(Self { server, view })
+        Ok(Self { server: Some(server), view })
     }
 
     /// Where connections are given to it that came to another port.
     #[must_use]
     pub fn intake(&self) -> PeerIntake {
-        self.server.intake()
+        self.view.intake.clone()
     }
 
     /// Where it listens, with the actual port; `None` if it has no port of its own.
@@ -149,11 +155,27 @@ impl PeerServer {
     /// Whether it still serves; it ends by itself only because of a bug.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.server.is_running()
+        self.server.as_ref().is_some_and(Server::is_running)
+    }
+
+    /// Its sessions are lines of the access log of these files, if they have one.
+    pub fn log_with(&self, files: &WebDavServer) {
+        self.view.ledger.log_to(files.access_lines());
     }
 
     pub(crate) fn view(&self) -> PeersView {
         self.view.clone()
+    }
+}
+
+impl Drop for PeerServer {
+    /// Stops, and waits for the accounts of sessions that end now.
+    fn drop(&mut self) {
+        drop(self.server.take());
+        let begun = Instant::now();
+        while self.view.ledger.running() > 0 && begun.elapsed() < CLOSE_TIMEOUT {
+            std::thread::sleep(CLOSE_INTERVAL);
+        }
     }
 }
 

@@ -40,7 +40,7 @@ mod issuers;
 mod kept_keys;
 mod ledger;
 mod listing;
-mod log_line;
+pub(crate) mod log_line;
 mod macaroons;
 pub(crate) mod markers;
 mod place;
@@ -287,6 +287,11 @@ impl WebDavServer {
         self.address
     }
 
+    /// Its access log, for sessions that are not HTTP.
+    pub(crate) fn access_lines(&self) -> AccessLines {
+        AccessLines(Arc::clone(&self.view.ledger))
+    }
+
     /// What it shows in `/metrics`.
     pub(crate) fn view(&self) -> FilesView {
         self.view.clone()
@@ -299,6 +304,17 @@ impl Drop for WebDavServer {
         drop(self.server.take());
         self.view.ledger.close();
         self.view.marker.iter().for_each(|marker| marker.close());
+    }
+}
+
+/// The access log of a server of files, for lines of others.
+#[derive(Clone)]
+pub(crate) struct AccessLines(Arc<AccessLedger>);
+
+impl AccessLines {
+    /// Adds a line, if there is a log. It never waits for the disk.
+    pub(crate) fn push(&self, line: String) {
+        self.0.push(line);
     }
 }
 

@@ -70,7 +70,8 @@ pub use first_bytes::{FirstBytes, MAX_FIRST_BYTES};
 pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
 pub use server::{PeerIntake, Server, ServerOptions, ServerStats, TokenHolders};
 pub use service::{
-    Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, Service, Session,
+    Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, RequestSubject, Service,
+    Session, SessionTally,
 };
 
 /// Version of the handshake and of the messages around services.

@@ -84,6 +84,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let intake = peers.as_ref().map(PeerDoor::intake);
     let files = http.as_ref().map(|http| serve_files(http, &sums, intake)).transpose()?;
     files.iter().for_each(|files| service.show_files(files));
+    peers.iter().zip(&files).for_each(|(peers, files)| peers.log_with(files));
     let etransfer = config.etransfer;
     let etransfer_server =
         etransfer.as_ref().map(|options| serve_etransfer(options, &disks_of_recordings)).transpose()?;
@@ -123,7 +124,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     }
     let is_whole = service.shut_down();
     // The fleet after the last recording: it is to know how it ended.
-    drop((fleet, api, vsi, mark6, files, peers, etransfer_server));
+    // Copies and measurements before the files, whose log has them.
+    drop((fleet, api, vsi, mark6, peers, files, etransfer_server));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 

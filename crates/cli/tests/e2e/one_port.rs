@@ -3,6 +3,7 @@
 use crate::copied::noise;
 use crate::serve::Serving;
 use crate::site::{Done, Job, Site, number, run, wait_for, words};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -49,7 +50,7 @@ impl OnePort {
         std::fs::write(at.join("here/f"), "changed").unwrap();
         let here = at.display().to_string();
         let more = format!(
-            "[http]\nlisten = '127.0.0.1:0'\nrecordings = true\n{tls}\n[[http.root]]\nname = 'exp'\ndirectory = 'AT/exp'\nwrite = true\n{CLIENTS}"
+            "[http]\nlisten = '127.0.0.1:0'\nrecordings = true\n{tls}\n[http.log]\nfile = 'AT/access.jsonl'\n[[http.root]]\nname = 'exp'\ndirectory = 'AT/exp'\nwrite = true\n{CLIENTS}"
         );
         let serving = Serving::start(site, &more.replace("AT", &here));
         let port = wait_for("files to be served", || {
@@ -266,4 +267,86 @@ fn the_port_of_https_takes_control_connections_and_slow_ones_are_closed() {
     };
     wait_for("all to be closed", || (line("connections") == "0").then_some(()));
     assert_eq!(line("handshakes_failed_total"), "3");
+}
+
+/// Copies and measurements are lines of the access log beside the requests: who, what, how it ended, how much and how long; without a secret.
+#[test]
+fn copies_and_measurements_are_lines_of_the_access_log() {
+    let one = OnePort::start("");
+    let lines = || {
+        let text = std::fs::read_to_string(one.at.join("access.jsonl")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    let sessions = |count: usize| {
+        wait_for("the lines to be written", || {
+            let all: Vec<Value> = lines().into_iter().filter(|line| line["auth"] == "peer").collect();
+            (all.len() == count).then_some(all)
+        })
+    };
+    one.copy("mover", &format!("@/disks/1/s {}", one.path("back"))).expect(0);
+    let line = sessions(1).remove(0);
+    let seen = ["subject", "service", "direction", "path", "result"].map(|name| line[name].as_str().unwrap());
+    assert_eq!(seen, ["mover", "copy", "out", "/disks/1/s", "done"], "{line}");
+    assert_eq!((number(&line["sent_bytes"]), number(&line["received_bytes"])), (4 << 20, 0), "{line}");
+    assert!(line["peer"].as_str().unwrap().starts_with("127.0.0.1:") && line["time"].is_string(), "{line}");
+    assert!(line["seconds"].as_f64().unwrap() > 0.0, "{line}");
+    one.copy("mover", &format!("{} @/exp/in --encrypt", one.path("here/new"))).expect(0);
+    let line = sessions(2).remove(1);
+    assert_eq!(
+        (line["direction"].as_str(), number(&line["received_bytes"])),
+        (Some("in"), 2 << 20),
+        "{line}"
+    );
+    run(&one.probe_line("prober", "--spacing 200us --packets 50 --sizes 1000 --settle 5s")).expect(0);
+    let line = sessions(3).remove(2);
+    assert_eq!((line["subject"].as_str(), line["service"].as_str()), (Some("prober"), Some("udp")), "{line}");
+    assert!(number(&line["received_bytes"]) >= 50 * 900, "{line}");
+    // What is refused, and what a recording ends.
+    assert_ne!(one.copy("mover", &format!("@/exp/other {}", one.path("back"))).code, Some(0));
+    assert_eq!(sessions(4)[3]["result"], "refused");
+    assert_eq!(sessions(4)[3]["path"], "/exp/other");
+    let long = Job::start(&words(&one.probe_line("prober", "--spacing 1ms --packets 8000 --settle 1s")));
+    wait_for("the measurement to begin", || (number(&one.account("prober")["running"]) == 1).then_some(()));
+    one.serving.call("station start scan --input a").expect(0);
+    assert_ne!(long.finish().code, Some(0));
+    assert_eq!(sessions(5)[4]["result"], "yielded");
+    one.serving.call("station stop scan");
+    // A copy that is cut off has failed, and its line has what it moved.
+    std::fs::write(one.at.join("exp/out/large"), noise(64 << 20)).unwrap();
+    let line =
+        format!("copy 127.0.0.1:/exp/out/large {} --limit 80Mbps --port {}", one.path("back"), one.port);
+    let job = Job::start(&words(&format!("{line} --token-file {}", one.path("mover"))));
+    wait_for("the copy to move", || {
+        let running = number(&one.account("mover")["running"]) == 1;
+        (running && one.at.join("back").is_dir()).then_some(())
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    drop(job);
+    let line = sessions(6).remove(5);
+    assert_eq!(line["result"], "failed", "{line}");
+    assert!((1..64 << 20).contains(&number(&line["sent_bytes"])), "{line}");
+    // Beside the requests, and with no token of anyone.
+    one.get("/exp/out/f");
+    wait_for("the request to be logged", || lines().iter().any(|line| line["method"] == "GET").then_some(()));
+    let text = std::fs::read_to_string(one.at.join("access.jsonl")).unwrap();
+    for name in ["mover", "prober", "always"] {
+        let token = std::fs::read_to_string(one.at.join(name)).unwrap();
+        assert!(!text.contains(token.trim()), "{name}");
+    }
+}
+
+/// The end of the station: a session that it ends is in the log.
+#[test]
+fn a_session_that_the_end_of_the_station_ends_is_logged() {
+    let mut one = OnePort::start("");
+    std::fs::write(one.at.join("exp/out/large"), noise(64 << 20)).unwrap();
+    let line =
+        format!("copy 127.0.0.1:/exp/out/large {} --limit 80Mbps --port {}", one.path("back"), one.port);
+    let _job = Job::start(&words(&format!("{line} --token-file {}", one.path("mover"))));
+    wait_for("the copy to begin", || (number(&one.account("mover")["running"]) == 1).then_some(()));
+    one.serving.job.signal(Signal::INT);
+    wait_for("the station to end", || (!one.serving.job.is_running()).then_some(()));
+    let text = std::fs::read_to_string(one.at.join("access.jsonl")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["service"] == "copy" && line["result"] == "failed"), "{text}");
 }

@@ -1,13 +1,16 @@
-//! One account of the sessions of each client: status, metrics and log are made from it.
+//! One account of the sessions of each client: status, metrics, and the logs of the station and of its files are made from it.
 
+use crate::webdav::AccessLines;
+use crate::webdav::log_line::LoggedSession;
 use serde_json::{Value, json};
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
+use skyhaul::peer::{RequestSubject, SessionTally};
 use std::fmt::{self, Debug, Formatter};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Takes entries of a log: level, client, text.
 type EventLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
@@ -72,6 +75,8 @@ impl SessionCounts {
 /// All accounts. They are made at the start.
 pub(super) struct PeerLedger {
     signs: StationSigns,
+    /// The access log of the files over HTTP, once they are served with one.
+    lines: Arc<OnceLock<AccessLines>>,
     accounts: Mutex<Vec<Arc<SessionAccount>>>,
 }
 
@@ -87,6 +92,14 @@ pub(super) struct SessionAccount {
     kind: ServiceKind,
     counts: Mutex<SessionCounts>,
     pub(super) signs: StationSigns,
+    lines: Arc<OnceLock<AccessLines>>,
+}
+
+/// A request of a client.
+pub(super) struct PeerRequest {
+    pub(super) from: SocketAddr,
+    pub(super) service: &'static str,
+    pub(super) subject: RequestSubject,
 }
 
 impl Debug for SessionAccount {
@@ -100,7 +113,17 @@ impl Debug for SessionAccount {
 
 impl PeerLedger {
     pub(super) fn new(signs: StationSigns) -> Self {
-        Self { signs, accounts: Mutex::default() }
+        Self { signs, lines: Arc::default(), accounts: Mutex::default() }
+    }
+
+    /// Sessions are lines of this log, too, from now on.
+    pub(super) fn log_to(&self, lines: AccessLines) {
+        let _ = self.lines.set(lines);
+    }
+
+    /// Sessions that have not ended.
+    pub(super) fn running(&self) -> u64 {
+        lock(&self.accounts).iter().map(|account| lock(&account.counts).running).sum()
     }
 
     /// The account of a client; the same for all services of a kind.
@@ -115,6 +138,7 @@ impl PeerLedger {
             kind,
             counts: Mutex::default(),
             signs: self.signs.clone(),
+            lines: Arc::clone(&self.lines),
         });
         accounts.push(Arc::clone(&account));
         account
@@ -164,39 +188,69 @@ impl SessionAccount {
     }
 
     /// Notes that a request was refused.
-    pub(super) fn refused(&self) {
+    pub(super) fn refused(&self, request: PeerRequest) {
         lock(&self.counts).refused += 1;
+        let (begun, bytes) = (SystemTime::now(), (0, 0));
+        self.log_line(&request, "refused", (begun, Duration::ZERO), bytes);
     }
 
     /// A session begins, until what is returned is dropped.
-    pub(super) fn begin(&self, from: IpAddr) -> RunningSession<'_> {
+    pub(super) fn begin<'a>(&'a self, request: PeerRequest, tally: &'a SessionTally) -> RunningSession<'a> {
         lock(&self.counts).running += 1;
-        RunningSession { account: self, from, begun: Instant::now(), end: SessionEnd::Failed }
+        let (time, begun, end) = (SystemTime::now(), Instant::now(), SessionEnd::Failed);
+        RunningSession { account: self, request, tally, time, begun, end }
+    }
+
+    fn log_line(
+        &self,
+        request: &PeerRequest,
+        result: &str,
+        (time, took): (SystemTime, Duration),
+        (received_bytes, sent_bytes): (u64, u64),
+    ) {
+        let Some(lines) = self.lines.get() else { return };
+        let line = LoggedSession {
+            unix_nanoseconds: time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128,
+            peer: request.from,
+            client: &self.client,
+            service: request.service,
+            is_upload: request.subject.is_upload,
+            paths: &request.subject.paths,
+            result,
+            received_bytes,
+            sent_bytes,
+            nanoseconds: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        lines.push(line.text());
     }
 }
 
 /// A session that runs. It has failed unless it has ended otherwise.
 pub(super) struct RunningSession<'a> {
     account: &'a SessionAccount,
-    from: IpAddr,
+    request: PeerRequest,
+    tally: &'a SessionTally,
+    time: SystemTime,
     begun: Instant,
     pub(super) end: SessionEnd,
 }
 
 impl Drop for RunningSession<'_> {
+    /// The lines go first: once no session runs, the logs are closed.
     fn drop(&mut self) {
-        {
-            let mut counts = lock(&self.account.counts);
-            counts.running -= 1;
-            counts.add(self.end);
-        }
-        let (level, outcome) = match self.end {
-            SessionEnd::Done => ("info", "done"),
-            SessionEnd::Failed => ("warning", "failed"),
-            SessionEnd::Yielded => ("info", "ended, because a recording began"),
+        let (level, result, outcome) = match self.end {
+            SessionEnd::Done => ("info", "done", "done"),
+            SessionEnd::Failed => ("warning", "failed", "failed"),
+            SessionEnd::Yielded => ("info", "yielded", "ended, because a recording began"),
         };
-        let (kind, from, took) = (self.account.kind.name(), self.from, self.begun.elapsed().as_secs_f64());
-        let text = format!("{kind} with {from}: {outcome}, {took:.1} s");
-        (self.account.signs.log)(level, &self.account.client, &text);
+        let (account, took) = (self.account, self.begun.elapsed());
+        let bytes = (self.tally.received_bytes(), self.tally.sent_bytes());
+        account.log_line(&self.request, result, (self.time, took), bytes);
+        let (kind, from, seconds) = (account.kind.name(), self.request.from.ip(), took.as_secs_f64());
+        let text = format!("{kind} with {from}: {outcome}, {seconds:.1} s");
+        (account.signs.log)(level, &account.client, &text);
+        let mut counts = lock(&account.counts);
+        counts.running -= 1;
+        counts.add(self.end);
     }
 }

@@ -1,9 +1,10 @@
 //! A service of a client: its sessions are counted, and those of measurements yield to recordings.
 
-use super::ledger::{SessionAccount, SessionEnd};
+use super::ledger::{PeerRequest, SessionAccount, SessionEnd};
 use serde_json::Value;
 use skyhaul::core::hint::Hint;
-use skyhaul::peer::{Admission, Limits, PeerError, Service, Session};
+use skyhaul::peer::{Admission, Limits, PeerError, RequestSubject, Service, Session};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A service with the account of a client.
@@ -17,6 +18,10 @@ pub(super) struct CountedService {
 impl CountedService {
     pub(super) fn new(service: Box<dyn Service>, account: Arc<SessionAccount>, yields: bool) -> Self {
         Self { service, account, yields }
+    }
+
+    fn request(&self, from: SocketAddr, body: &Value) -> PeerRequest {
+        PeerRequest { from, service: self.name(), subject: self.service.subject(body) }
     }
 
     fn yields_now(&self) -> bool {
@@ -35,20 +40,29 @@ impl Service for CountedService {
     }
 
     fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
-        let admitted = match self.yields_now() {
+        match self.yields_now() {
             true => Err(while_recording()),
             false => self.service.admit(body, limits),
-        };
-        admitted.inspect_err(|_| self.account.refused())
+        }
+    }
+
+    fn subject(&self, body: &Value) -> RequestSubject {
+        self.service.subject(body)
+    }
+
+    fn refused(&self, from: SocketAddr, body: &Value) {
+        self.account.refused(self.request(from, body));
     }
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
-        let mut running = self.account.begin(session.connection.peer().ip());
+        let request = self.request(session.connection.peer(), &body);
+        let mut running = self.account.begin(request, session.tally);
         let ran = match self.yields {
             true => self.service.run(&mut session.revocable(&self.account.signs.recording), body),
             false => self.service.run(session, body),
         };
         running.end = match &ran {
+            Ok(()) if session.tally.is_cut() => SessionEnd::Failed,
             Ok(()) => SessionEnd::Done,
             Err(_) if self.yields_now() => SessionEnd::Yielded,
             Err(_) => SessionEnd::Failed,

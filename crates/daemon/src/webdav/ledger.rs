@@ -192,6 +192,13 @@ impl AccessLedger {
         })
     }
 
+    /// Adds a line of something that is no request.
+    pub(super) fn push(&self, line: String) {
+        if let Some(log) = &self.log {
+            log.push(line);
+        }
+    }
+
     /// Closes the log, after a moment for entries of tasks that end now. What comes later is only counted.
     pub(super) fn close(&self) {
         let open = || lock(&self.sums).methods.iter().map(|of| of.open).sum::<u64>();

@@ -1,8 +1,10 @@
-//! A request as a line of the log: JSON in ASCII, whatever its path or its subject has.
+//! A request, or a session of a copy or a measurement, as a line of the log: JSON in ASCII, whatever its path or its subject has.
 //!
 //! ```text
 //!   {"time":"2026-11-28T20:01:33.1Z","peer":"192.0.2.7:40222","auth":"issuer","subject":"ddmadmin","issuer":"https://iam.example/","method":"GET",
 //!    "path":"/exp/f","status":206,"received_bytes":0,"sent_bytes":1048576,"seconds":0.0123,"complete":true}
+//!   {"time":"2026-11-28T20:01:40.7Z","peer":"192.0.2.9:51234","auth":"peer","subject":"correlator","service":"copy","direction":"out",
+//!    "path":"/disks/1/s","result":"done","received_bytes":0,"sent_bytes":4194304,"seconds":0.21}
 //! ```
 //!
 //! The path is as it was sent, without its query: clients put tokens there. Of headers, only the numbers in `SciTag` and `ClientInfo` are shown. What
@@ -12,6 +14,8 @@ use crate::scitags::SciTag;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Bytes of a path that are shown.
 const MAX_PATH_BYTES: usize = 4096;
@@ -80,7 +84,7 @@ pub(super) struct LoggedCopy<'a> {
 /// A request that has been answered.
 pub(super) struct LoggedRequest<'a> {
     pub(super) unix_nanoseconds: i128,
-    pub(super) peer: std::net::SocketAddr,
+    pub(super) peer: SocketAddr,
     pub(super) user: Option<&'a LoggedUser>,
     pub(super) method: &'a str,
     pub(super) path: &'a str,
@@ -140,11 +144,9 @@ impl LoggedRequest<'_> {
         let other =
             |name| self.other.filter(|(of, _)| *of == name).map(|(_, path)| beginning(path, MAX_PATH_BYTES));
         let path = beginning(self.path, MAX_PATH_BYTES);
-        let peer = std::net::SocketAddr::new(self.peer.ip().to_canonical(), self.peer.port());
         let fields = Fields {
-            // To the millisecond.
-            time: skyhaul::time::format_exact(self.unix_nanoseconds / 1_000_000 * 1_000_000),
-            peer: peer.to_string(),
+            time: time(self.unix_nanoseconds),
+            peer: peer(self.peer),
             auth,
             subject: subject.map(short),
             issuer: issuer.map(short),
@@ -164,6 +166,78 @@ impl LoggedRequest<'_> {
         // Structures of text and numbers are always JSON.
         ascii(&serde_json::to_string(&fields).unwrap_or_default()).into_owned()
     }
+}
+
+/// A session of a copy or a measurement that came to the port of the files, or to that of `[peers]`.
+pub(crate) struct LoggedSession<'a> {
+    pub(crate) unix_nanoseconds: i128,
+    pub(crate) peer: SocketAddr,
+    /// Whose token was proved.
+    pub(crate) client: &'a str,
+    pub(crate) service: &'a str,
+    pub(crate) is_upload: Option<bool>,
+    pub(crate) paths: &'a [PathBuf],
+    pub(crate) result: &'a str,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) nanoseconds: u64,
+}
+
+#[derive(Serialize)]
+struct SessionFields<'a> {
+    time: String,
+    peer: String,
+    auth: &'static str,
+    subject: &'a str,
+    service: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    /// The first path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<usize>,
+    /// How many there are, if there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<usize>,
+    result: &'a str,
+    received_bytes: u64,
+    sent_bytes: u64,
+    seconds: f64,
+}
+
+impl LoggedSession<'_> {
+    /// The line, without its end.
+    pub(crate) fn text(&self) -> String {
+        let whole = self.paths.first().map(|path| path.to_string_lossy());
+        let path = whole.as_deref().map(|path| beginning(path, MAX_PATH_BYTES));
+        let bytes = whole.as_deref().map(str::len);
+        let fields = SessionFields {
+            time: time(self.unix_nanoseconds),
+            peer: peer(self.peer),
+            auth: "peer",
+            subject: beginning(self.client, MAX_NAME_BYTES),
+            service: self.service,
+            direction: self.is_upload.map(|is_upload| if is_upload { "in" } else { "out" }),
+            path,
+            path_bytes: bytes.filter(|bytes| *bytes > path.map_or(0, str::len)),
+            paths: Some(self.paths.len()).filter(|paths| *paths > 1),
+            result: self.result,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+            seconds: self.nanoseconds as f64 / 1e9,
+        };
+        ascii(&serde_json::to_string(&fields).unwrap_or_default()).into_owned()
+    }
+}
+
+/// To the millisecond.
+fn time(unix_nanoseconds: i128) -> String {
+    skyhaul::time::format_exact(unix_nanoseconds / 1_000_000 * 1_000_000)
+}
+
+fn peer(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
 /// The first bytes of a text.
@@ -242,6 +316,32 @@ mod tests {
             (value["destination"].as_str(), &value["status"], &value["auth"]),
             (Some("/exp/g"), &Value::Null, &Value::Null)
         );
+    }
+
+    #[test]
+    fn a_session_is_a_line_with_the_same_names() {
+        let paths = ["/disks/1/s".into(), "/exp/a".into()];
+        let session = LoggedSession {
+            unix_nanoseconds: 1_795_896_093_123_456_789,
+            peer: "[::ffff:192.0.2.9]:51234".parse().unwrap(),
+            client: "correlator",
+            service: "copy",
+            is_upload: Some(false),
+            paths: &paths,
+            result: "done",
+            received_bytes: 0,
+            sent_bytes: 9,
+            nanoseconds: 1_500_000,
+        };
+        let head = "{\"time\":\"2026-11-28T20:01:33.123Z\",\"peer\":\"192.0.2.9:51234\",\"auth\":\"peer\",\"subject\":\"correlator\",";
+        let tail = "\"result\":\"done\",\"received_bytes\":0,\"sent_bytes\":9,\"seconds\":0.0015}";
+        let copied = "\"service\":\"copy\",\"direction\":\"out\",\"path\":\"/disks/1/s\",\"paths\":2,";
+        assert_eq!(session.text(), format!("{head}{copied}{tail}"));
+        let probed = LoggedSession { service: "udp", is_upload: None, paths: &[], ..session };
+        assert_eq!(probed.text(), format!("{head}\"service\":\"udp\",{tail}"));
+        let long = [PathBuf::from(format!("/\u{1b}{}", "é".repeat(6000)))];
+        let value: Value = serde_json::from_str(&LoggedSession { paths: &long, ..probed }.text()).unwrap();
+        assert_eq!(value["path_bytes"], 12_002);
     }
 
     #[test]

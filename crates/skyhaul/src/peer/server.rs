@@ -7,7 +7,9 @@ use super::channel::server_config;
 use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::half_open::HalfOpen;
 use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
-use super::{Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, Token, Waiting};
+use super::{
+    Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, SessionTally, Token, Waiting,
+};
 use crate::auth::ServerKey;
 use crate::panics;
 use rustls::ServerConfig;
@@ -397,6 +399,7 @@ impl Shared {
             Ok(admitted) => admitted,
             Err(why) => {
                 count(&self.counts.refused);
+                found.iter().for_each(|service| service.refused(connection.peer(), &body));
                 return connection.send(&Answer::Refused { why });
             }
         };
@@ -404,11 +407,12 @@ impl Shared {
         connection.insist();
         connection.send(&Answer::Go)?;
         let end = Instant::now() + admission.takes * 2 + Duration::from_secs(10);
-        let limits = self.options.limits;
+        let (limits, tally) = (self.options.limits, SessionTally::default());
         service.run(
             &mut Session {
                 connection,
                 limits,
+                tally: &tally,
                 end,
                 stop: &self.stop,
                 revoked: None,

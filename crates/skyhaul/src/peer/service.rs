@@ -20,8 +20,9 @@ use skyhaul_core::hint::Hint;
 use skyhaul_io::lock::lock;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -76,11 +77,70 @@ pub trait Service: Send + Sync {
     /// Why it is refused, for the user at the other end: it cannot be read, or exceeds the limits.
     fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String>;
 
+    /// What a request is about, for a log.
+    fn subject(&self, body: &Value) -> RequestSubject {
+        let _ = body;
+        RequestSubject::default()
+    }
+
+    /// Notes that a request from this address was refused: by [`admit`](Self::admit), or for lack of a slot.
+    fn refused(&self, from: SocketAddr, body: &Value) {
+        let _ = (from, body);
+    }
+
     /// Serves the request. Returning ends it; the client may then ask for more on the same connection.
     ///
     /// # Errors
     /// Whatever ends the connection.
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError>;
+}
+
+/// What a request is about, as far as it names files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestSubject {
+    /// Paths that it names, as the client wrote them.
+    pub paths: Vec<PathBuf>,
+    /// Whether the server is to be given the files (`true`) or to give them.
+    pub is_upload: Option<bool>,
+}
+
+/// What a request has moved, without the messages of its control connection.
+#[derive(Debug, Default)]
+pub struct SessionTally {
+    received: AtomicU64,
+    sent: AtomicU64,
+    is_cut: AtomicBool,
+}
+
+impl SessionTally {
+    /// Counts bytes from the client, and bytes to it.
+    pub fn add(&self, received: u64, sent: u64) {
+        self.received.fetch_add(received, Ordering::Relaxed);
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+    }
+
+    /// Notes that it ended early, though the connection is still good.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes from the client.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes to the client.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether it ended early.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
 }
 
 /// A request that runs.
@@ -90,6 +150,8 @@ pub struct Session<'a> {
     pub connection: &'a mut Connection,
     /// What the operator allows.
     pub limits: Limits,
+    /// What it has moved; services count here.
+    pub tally: &'a SessionTally,
     pub(super) end: Instant,
     pub(super) stop: &'a AtomicBool,
     /// Also ends it.
@@ -108,8 +170,8 @@ impl<'a> Session<'a> {
     /// The same request, which also ends when `revoked` is set.
     #[must_use]
     pub fn revocable<'b>(&'b mut self, revoked: &'b AtomicBool) -> Session<'b> {
-        let Session { connection, limits, end, stop, attachments, .. } = self;
-        Session { connection, limits: *limits, end: *end, stop, revoked: Some(revoked), attachments }
+        let Session { connection, limits, tally, end, stop, attachments, .. } = self;
+        Session { connection, limits: *limits, tally, end: *end, stop, revoked: Some(revoked), attachments }
     }
 
     /// Time that is left.

@@ -64,6 +64,8 @@ pub(super) struct Outcome {
     pub(super) done: Vec<Done>,
     pub(super) mine: Side,
     pub(super) theirs: Side,
+    /// Bytes that arrived at the end that receives, also those of ranges that were cut off.
+    pub(super) arrived: u64,
     /// Why it ended early.
     pub(super) stopped: Option<String>,
 }

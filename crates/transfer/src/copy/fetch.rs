@@ -96,7 +96,8 @@ pub fn fetch(
     let stopped = went.err().map(|error| shared.watch.failure().unwrap_or(error).to_string());
     // Its rate is held here, in place of the server.
     let theirs = Side { paced: mine.paced, ..Side::default() };
-    let outcome = Outcome { entries: fetcher.entries, done: fetcher.done, mine, theirs, stopped };
+    let arrived = mine.bytes;
+    let outcome = Outcome { entries: fetcher.entries, done: fetcher.done, mine, theirs, arrived, stopped };
     let mut report = report(&options, &outcome, begun.elapsed(), Duration::ZERO);
     let has_none = |done: &&Done| {
         let file = files.get(done.file).filter(|_| done.error.is_none() && !done.kept);

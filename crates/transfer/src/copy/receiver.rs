@@ -107,7 +107,12 @@ pub(super) fn receive(
             (Side::default(), Some(error.to_string()))
         }
     };
-    Ok(Outcome { entries: receiver.entries, done: receiver.done, mine, theirs, stopped })
+    // What is counted as it arrives has heads of ranges, too.
+    let arrived = match stopped {
+        Some(_) => receiving.watch.arrived.load(Ordering::Relaxed).max(mine.bytes),
+        None => mine.bytes,
+    };
+    Ok(Outcome { entries: receiver.entries, done: receiver.done, mine, theirs, arrived, stopped })
 }
 
 impl Receiver<'_> {

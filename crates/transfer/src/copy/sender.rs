@@ -110,8 +110,10 @@ pub(super) fn send(
             Some(error.to_string())
         }
     };
+    // What the kernel counts has heads of ranges, too.
+    let arrived = if stopped.is_some() { sender.arrived().max(mine.bytes) } else { mine.bytes };
     let theirs = sender.theirs.map(|side| *side).unwrap_or_default();
-    Ok(Outcome { entries: manifest.entries.clone(), done: sender.done, mine, theirs, stopped })
+    Ok(Outcome { entries: manifest.entries.clone(), done: sender.done, mine, theirs, arrived, stopped })
 }
 
 /// Bytes that the peer of a flow has acknowledged; 0 where the kernel does not say.

@@ -1,7 +1,7 @@
 //! The server: copies to and from the given directories for clients that hold the token.
 
 use super::activity::CopyActivity;
-use super::control::{Control, of_peer};
+use super::control::{Control, Outcome, of_peer};
 use super::destination::{Destination, TemporaryDirectories};
 use super::manifest::{Allowed, Manifest, Root, asked_name};
 use super::message::{Direction, Measured, MeasuredRate, Message, Request, Sample, Trial, VERSION};
@@ -12,7 +12,9 @@ use super::rights::{Asked, CopyRights, CopyRoot, Everything, OpenRoot};
 use super::sender;
 use super::session::LocalEnd;
 use serde_json::Value;
-use skyhaul::peer::{Admission, DataStream, Limits, PeerError, Service, Session};
+use skyhaul::peer::{
+    Admission, DataStream, Limits, PeerError, RequestSubject, Service, Session, SessionTally,
+};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::tree::Kind;
 use skyhaul_io::disk::{Engine, Faults, Tree};
@@ -234,10 +236,12 @@ impl CopyService {
         if let Some(aside) = aside {
             let places = aside.places();
             let wishes = self.wishes(&places, request).map_err(io::Error::other)?;
-            receiver::receive(talk, flows, &wishes, tuning, account)?;
+            let outcome = receiver::receive(talk, flows, &wishes, tuning, account)?;
+            tally(session, Direction::Push, &outcome);
         } else {
             let manifest = Manifest::of(roots, &account)?.sample(sample);
-            sender::send(talk, flows, roots, &manifest, tuning, account)?;
+            let outcome = sender::send(talk, flows, roots, &manifest, tuning, account)?;
+            tally(session, Direction::Pull, &outcome);
         }
         // Nothing is left: the next may begin.
         session.connection.send(&Message::Alive).map_err(of_peer)
@@ -262,24 +266,38 @@ impl CopyService {
         if let Some(sample) = &request.sample {
             return self.rehearse(session, flows, request, &tuning, (sample, account), (aside, &roots));
         }
-        let stop = until(session);
+        let (stop, counted) = (until(session), session.tally);
         let mut quiet = |_: &_| {};
         let talk = Control::new(session.connection, &stop, &mut quiet, &tuning);
         if let Some(trial) = request.trial() {
-            return answer(talk, flows, trial, (&into, &roots), &tuning, account);
+            return answer((talk, counted), flows, trial, (&into, &roots), &tuning, account);
         }
-        match request.way {
+        let outcome = match request.way {
             Direction::Push => {
                 let wishes = self.wishes(&into, request).map_err(io::Error::other)?;
-                receiver::receive(talk, flows, &wishes, &tuning, account).map(drop)
+                receiver::receive(talk, flows, &wishes, &tuning, account)?
             }
             Direction::Pull => {
                 let asked = tuning.activity.at_disk();
                 let manifest = Manifest::of(&roots, &account)?;
                 drop(asked);
-                sender::send(talk, flows, &roots, &manifest, &tuning, account).map(drop)
+                sender::send(talk, flows, &roots, &manifest, &tuning, account)?
             }
-        }
+        };
+        tally(session, request.way, &outcome);
+        Ok(())
+    }
+}
+
+/// Counts what a copy has moved.
+fn tally(session: &Session<'_>, way: Direction, outcome: &Outcome) {
+    let bytes = outcome.arrived;
+    match way {
+        Direction::Push => session.tally.add(bytes, 0),
+        Direction::Pull => session.tally.add(0, bytes),
+    }
+    if outcome.stopped.is_some() {
+        session.tally.cut();
     }
 }
 
@@ -297,7 +315,7 @@ impl Drop for Running<'_> {
 
 /// Runs this end of a trial, and reports what it measured.
 fn answer(
-    mut talk: Control<'_>,
+    (mut talk, tally): (Control<'_>, &SessionTally),
     flows: Vec<DataStream>,
     trial: Trial,
     (into, roots): (&[Destination], &[Root]),
@@ -311,7 +329,12 @@ fn answer(
         Trial::Network => into.iter().map(Destination::space).collect::<io::Result<Vec<_>>>()?,
         Trial::Disk(_) | Trial::All { .. } => Vec::new(),
     };
-    let tried = trial::run(trial, !roots.is_empty(), &here, flows, tuning, account)?;
+    let sends = !roots.is_empty();
+    let tried = trial::run(trial, sends, &here, flows, tuning, account)?;
+    if !matches!(trial, Trial::Disk(_)) {
+        let bytes = tried.side.bytes;
+        tally.add(if sends { 0 } else { bytes }, if sends { bytes } else { 0 });
+    }
     talk.say(&match trial {
         Trial::All { .. } => Message::Tried(Box::new(tried)),
         Trial::Network | Trial::Disk(_) => {
@@ -351,6 +374,14 @@ impl Service for CopyService {
     fn admit(&self, body: &Value, _: &Limits) -> Result<Admission, String> {
         self.request(body)?;
         Ok(Admission::aside(LONGEST))
+    }
+
+    fn subject(&self, body: &Value) -> RequestSubject {
+        let request = serde_json::from_value::<Request>(body.clone()).ok();
+        request.map_or_else(RequestSubject::default, |request| RequestSubject {
+            paths: request.paths.iter().map(super::message::Name::path).collect(),
+            is_upload: Some(request.way == Direction::Push),
+        })
     }
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {

@@ -7,6 +7,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::peer::{Fingerprint, PeerIntake};
 use skyhaul_daemon::peers::{PeerServer, ProbeRight};
 use skyhaul_daemon::station::StationService;
+use skyhaul_daemon::webdav::WebDavServer;
 use std::path::Path;
 
 /// The server, and what is said of it.
@@ -34,6 +35,11 @@ impl PeerDoor {
     /// Where connections are given to it that came to the port of files.
     pub(super) fn intake(&self) -> PeerIntake {
         self.server.intake()
+    }
+
+    /// Its sessions are lines of the access log of these files.
+    pub(super) fn log_with(&self, files: &WebDavServer) {
+        self.server.log_with(files);
     }
 
     pub(super) fn is_running(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The server's side of a TCP test: it admits a client, accepts the flows of a point, and reports what this end measured.
 
+use super::flow::FlowDirection;
 use super::protocol::{COOKIE_BYTES, NAME, TcpCommand, TcpPoint, TcpReply, TcpRequest};
 use super::reader::ReaderHabit;
 use serde_json::Value;
@@ -93,6 +94,11 @@ impl TcpService {
                 Ok(TcpCommand::Stop) => {
                     run.stop();
                     let mut report = run.finish();
+                    let bytes = |way| {
+                        let flows = report.flows.iter().filter(|flow| flow.direction == way);
+                        flows.map(|flow| flow.bytes + flow.omitted_bytes).sum()
+                    };
+                    session.tally.add(bytes(FlowDirection::Receive), bytes(FlowDirection::Send));
                     report.thin(MAX_SAMPLES);
                     return session.connection.send(&TcpReply::Report(Box::new(report)));
                 }

@@ -153,6 +153,8 @@ impl Run {
             }
             false => Vec::new(),
         };
+        let received_bytes = received.iter().map(|flow| flow.bytes).sum();
+        session.tally.add(received_bytes, sent.iter().map(|flow| flow.bytes).sum());
         if let Some(why) = end.error() {
             return session.connection.send(&UdpReply::Failed { why });
         }
