@@ -62,6 +62,7 @@ SHOWN_ONLY = {
     "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one",
                 "skyhaul copy https://data.example/exp/n26c3.vdif": "serve-files-over-http.md does it with a server on this host",
                 "skyhaul copy 'https://s3.example": "a bucket and its signature: the e2e tests in signed.rs have one",
+                "skyhaul copy --third-party https://station.example": "a bucket and its signature: the e2e tests in signed.rs and test_s3.py have one",
                 "skyhaul copy --via fts=https://fts.example:8446 https://a.example": "test_fts.py does it, if FTS's REST service is here",
                 "skyhaul copy /data/n26c3.vdif https://data.example": "serve-files-over-http.md does it with a server on this host"},
     "lab.md": {
@@ -80,6 +81,7 @@ SHOWN_ONLY = {
     },
     "rust.md": {"cargo run -p skyhaul --example": "builds: crates/skyhaul/tests/tutorial.rs runs all of them"},
     "samples.md": {"make python  ": BUILT},
+    "serve-files-over-http.md": {"rucio rse add STATION": "test_rucio.py does it, where Rucio is wanted"},
     "tune-a-host.md": {
         "skyhaul host": "writes settings of the host: the tests in tests/host/applied.rs do it on made hosts",
         "hint: receive buffer:": "is what a command says: test_tuning.py compares it",
@@ -152,3 +154,12 @@ def test_declarations(page):
 def test_links(page):
     links = pytest.importorskip("links", reason="markdown-it-py is not installed (.venv/bin/pip install -r tests/requirements.txt)")
     assert list(links.of_page(page, ROOT)) == []
+
+
+def test_the_readme_names_every_verb(skyhaul):
+    listed = skyhaul.run("--help").decode().split("\nCommands:\n")[1].split("\n\n")[0]
+    verbs = set(re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE)) - {"help"}
+    table = (ROOT / "README.md").read_text().split("## Verbs")[1].split("\n\n")[1]
+    named = {word for row in table.splitlines() for word in re.findall(r"`(?:skyhaul )?([a-z]+)[a-z ]*`", row.split(" | ")[0])}
+    assert verbs and verbs == named & verbs, verbs - named
+    assert named <= verbs, named - verbs
