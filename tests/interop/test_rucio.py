@@ -90,6 +90,9 @@ def environment():
     return where
 
 
+LAN = {"read": 1, "write": 1, "delete": 1}
+
+
 class Rucio:
     """A server of Rucio, and its client and daemons."""
 
@@ -104,7 +107,7 @@ class Rucio:
         values = {"home": self.home, "url": f"http://127.0.0.1:{port}", "password": PASSWORD, "package": package}
         (self.home / "etc/rucio.cfg").write_text(CONFIG.format(**values))
         (self.home / "etc/alembic.ini").write_text(ALEMBIC.format(**values))
-        # Its protocol for WebDAV begins with no connection without a certificate; a server that wants none does not see it.
+        # What its protocol for WebDAV shows to storage.
         self.environment = {**os.environ, "RUCIO_HOME": str(self.home), "X509_USER_PROXY": str(certificate), "NO_COLOR": "1"}
         with self.log.open("wb") as log:
             words = [self.bin / "python", HERE / "rucio_site.py", "serve", port]
@@ -135,28 +138,52 @@ class Rucio:
         self.process.wait(30)
 
 
+def certificate(directory, name, subject, extension=None, by=None):
+    """A file with a certificate, signed by itself or by another one, and its key."""
+    pem, key, request = (directory / f"{name}{end}" for end in (".pem", ".key", ".csr"))
+    new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject, "-keyout", key]
+    more = ["-addext", extension] if extension else []
+    if by is None:
+        call(*new, "-x509", "-days", "2", *more, "-out", pem)
+    else:
+        call(*new, *more, "-out", request)
+        call("openssl", "x509", "-req", "-in", request, "-CA", by, "-CAkey", by, "-CAcreateserial", "-days", "2", "-copy_extensions", "copy", "-out", pem)
+    pem.write_text(pem.read_text() + key.read_text())
+    return pem
+
+
 class Grid:
     """A server of Rucio, and a station as its storage element."""
 
     def __init__(self, directory, environment):
         program("openssl", "openssl")
-        pem, key = directory / "host.pem", directory / "key.pem"
-        call("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem)  # fmt: skip
-        pem.write_text(pem.read_text() + key.read_text())
         own = directory / "station"
         own.mkdir()
-        self.station = Site(own, f'certificate = "{pem}"\nkey = "{pem}"\nlog = {{file = "{own}/access.jsonl"}}')
-        self.access = own / "access.jsonl"
+        ca, pem = certificate(directory, "ca", "/O=Grid/CN=CA"), certificate(directory, "host", "/CN=127.0.0.1", "subjectAltName=IP:127.0.0.1")
+        client = certificate(directory, "rucio", "/O=Grid/CN=rucio", "extendedKeyUsage=clientAuth", by=ca)
+        scopes = '["storage.read:/exp/rucio", "storage.modify:/exp/rucio"]'
+        self.station = Site(own, f"""certificate = "{pem}"
+key = "{pem}"
+token_file = "{own}/token"
+tls = {{client_authorities = "{ca}", client = [{{subject = "/O=Grid/CN=rucio", scopes = {scopes}}}]}}
+log = {{file = "{own}/access.jsonl"}}""")
+        self.access, self.token = own / "access.jsonl", (own / "token").read_text().strip()
         self.root = self.station.root / "rucio"
         self.root.mkdir()
         try:
-            self.rucio = Rucio(directory, environment, pem)
+            self.rucio = Rucio(directory, environment, client)
         except BaseException:
             self.station.end()
             raise
         port = int(self.station.server.rsplit(":", 1)[1])
-        self.rucio.ask("add_storage", "STATION", "127.0.0.1", port, "/exp/rucio/", {"verify_checksum": True, "greedyDeletion": True})
+        # As docs/guide/serve-files-over-http.md says.
+        domains = {"lan": LAN, "wan": {**LAN, "third_party_copy_read": 1, "third_party_copy_write": 1}}
+        self.rucio.run("rucio", "rse", "add", "STATION")
+        self.rucio.run("rucio", "rse", "protocol", "add", "STATION", "--hostname", "127.0.0.1", "--port", port, "--scheme", "https",
+                       "--prefix", "/exp/rucio/", "--impl", "rucio.rse.protocols.webdav.Default", "--domain-json", json.dumps(domains))
+        for key in ("verify_checksum", "greedyDeletion"):
+            self.rucio.run("rucio", "rse", "attribute", "set", "STATION", "--key", key, "--value", "True")
+        self.rucio.run("rucio", "account", "limit", "set", "root", "--rse", "STATION", "--bytes", 10**12)
         self.rucio.run("rucio", "scope", "add", "--account", "root", "vlbi")
 
     def files(self):
@@ -179,14 +206,15 @@ def test_a_file_is_uploaded_found_read_and_deleted(grid, tmp_path):
     rucio = grid.rucio
     whole = random.Random(34).randbytes(3_000_017)
     (tmp_path / "scan1.vdif").write_bytes(whole)
-    rucio.run("rucio", "upload", "--rse", "STATION", "--scope", "vlbi", tmp_path / "scan1.vdif")
+    said = rucio.run("rucio", "upload", "--rse", "STATION", "--scope", "vlbi", tmp_path / "scan1.vdif")
+    assert "Successfully uploaded file scan1.vdif" in said, said
     # Under its final name, and nothing beside it.
     [stored] = grid.files()
     assert stored.name == "scan1.vdif" and stored.read_bytes() == whole
     requests = [json.loads(line) for line in grid.access.read_text().splitlines()]
     [put] = [request for request in requests if request["method"] == "PUT"]
     [moved] = [request for request in requests if request["method"] == "MOVE"]
-    assert put["path"].endswith("scan1.vdif.rucio.upload") and (put["status"], moved["status"]) == (201, 201), requests
+    assert put["path"].endswith("scan1.vdif.rucio.upload") and "CN=rucio" in put["subject"].replace(" ", "") and (put["status"], moved["status"]) == (201, 201), requests
 
     [replica] = rucio.ask("replicas", "vlbi", "scan1.vdif")
     [pfn] = replica["rses"]["STATION"]
@@ -194,7 +222,7 @@ def test_a_file_is_uploaded_found_read_and_deleted(grid, tmp_path):
     assert (replica["adler32"], replica["bytes"]) == (f"{zlib.adler32(whole):08x}", len(whole))
     assert rucio.ask("stat", "STATION", pfn)["filesize"] == len(whole)
     assert rucio.ask("exists", "STATION", pfn) and not rucio.ask("exists", "STATION", pfn + "x")
-    space, disk = rucio.ask("space", "STATION"), shutil.disk_usage(grid.root)
+    space, disk = rucio.ask("space", "STATION", grid.token), shutil.disk_usage(grid.root)
     # Other programs write to the same disk meanwhile, and some of it is kept for its administrator.
     assert abs(space["free"] - disk.free) < 4 << 30 and abs(space["total"] - disk.total) < disk.total // 5, (space, disk)
 
