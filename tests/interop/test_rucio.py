@@ -1,6 +1,6 @@
 """A station as a storage element of Rucio: its server, client and daemons from PyPI (41.5.1), unchanged, on SQLite, with WebDAV to the station.
 
-Set SKYHAUL_RUCIO=1: they are installed in `target/rucio` by uv, which takes a minute and 500 MB. The server runs as `rucio_site.py` says."""
+Set SKYHAUL_RUCIO=1: they are installed in `target/rucio`, which takes a minute and 500 MB. The server runs as `rucio_site.py` says."""
 
 import json
 import os
@@ -79,9 +79,7 @@ def environment():
     where = ROOT / "target/rucio"
     if not (where / "whole").exists():
         shutil.rmtree(where, ignore_errors=True)
-        uv = [sys.executable, "-m", "uv"]
-        lines = [[*uv, "venv", "--quiet", str(where)],
-                 [*uv, "pip", "install", "--quiet", "--python", str(where / "bin/python"), f"rucio=={VERSION}"]]
+        lines = [[sys.executable, "-m", "venv", str(where)], [str(where / "bin/pip"), "install", "--quiet", f"rucio=={VERSION}"]]
         for line in lines:
             done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, timeout=900, check=False)
             if done.returncode:
@@ -112,11 +110,15 @@ class Rucio:
         with self.log.open("wb") as log:
             words = [self.bin / "python", HERE / "rucio_site.py", "serve", port]
             self.process = subprocess.Popen([str(word) for word in words], env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.port = port
+
+    def wait(self):
+        """Until it answers."""
         end = time.monotonic() + 180
         while True:
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-3000:]
             try:
-                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
                 return
             except OSError:
                 time.sleep(0.1)
@@ -175,8 +177,11 @@ log = {{file = "{own}/access.jsonl"}}""")
         except BaseException:
             self.station.end()
             raise
+
+    def set_up(self):
+        """As docs/guide/serve-files-over-http.md says."""
+        self.rucio.wait()
         port = int(self.station.server.rsplit(":", 1)[1])
-        # As docs/guide/serve-files-over-http.md says.
         domains = {"lan": LAN, "wan": {**LAN, "third_party_copy_read": 1, "third_party_copy_write": 1}}
         self.rucio.run("rucio", "rse", "add", "STATION")
         self.rucio.run("rucio", "rse", "protocol", "add", "STATION", "--hostname", "127.0.0.1", "--port", port, "--scheme", "https",
@@ -198,8 +203,11 @@ log = {{file = "{own}/access.jsonl"}}""")
 def grid(skyhaul, environment, tmp_path):
     del skyhaul  # it is there
     grid = Grid(tmp_path, environment)
-    yield grid
-    grid.end()
+    try:
+        grid.set_up()
+        yield grid
+    finally:
+        grid.end()
 
 
 def test_a_file_is_uploaded_found_read_and_deleted(grid, tmp_path):

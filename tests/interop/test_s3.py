@@ -61,6 +61,9 @@ class Bucket:
         words = [binary, "--host", "127.0.0.1", "--port", self.port, "--access-key", ACCESS, "--secret-key", SECRET, self.root]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait(self):
+        """Until it accepts connections."""
         end = time.monotonic() + 30
         while True:
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
@@ -99,8 +102,11 @@ class Bucket:
 def bucket(skyhaul, binary, tmp_path):
     del skyhaul  # it is there
     bucket = Bucket(binary, tmp_path)
-    yield bucket
-    bucket.end()
+    try:
+        bucket.wait()
+        yield bucket
+    finally:
+        bucket.end()
 
 
 @pytest.fixture

@@ -151,6 +151,31 @@ fn a_station_pushes_to_a_signed_destination() {
     assert!(!files.serving.job.stderr().contains(SECRET));
 }
 
+/// Servers repeat the URL that they were asked for, with its signature encoded or decoded: the command shows neither.
+#[test]
+fn what_a_server_says_of_a_signed_destination_is_shown_without_the_signature() {
+    let here = Here::new();
+    let (_, url) = bucket("PUT", Vec::new());
+    let secret = "5ec7+e75/ec7e7==";
+    let url = url.replace(SECRET, "5ec7%2Be75%2Fec7e7%3D%3D");
+    let said = format!("failure: PUT {url} was refused: the signature is {secret}\n");
+    for status in ["202 Accepted", "403 Forbidden"] {
+        let said = said.clone();
+        let station = Peer::start(move |head| match head.starts_with("COPY") {
+            true => {
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", said.len());
+                Act::Say((head + &said).into_bytes())
+            }
+            false => Act::Say(object(head, "Content-Length: 10\r\n", b"0123456789")),
+        });
+        let done = here.copy(&format!("--third-party {} {url}", station.url()), 1);
+        let told = done.told();
+        assert!(told.contains("was refused: the signature is …"), "{told}");
+        assert!(!told.contains("5ec7") && !done.said().contains("5ec7"), "{told}{}", done.said());
+        assert_eq!(station.count("COPY"), 1);
+    }
+}
+
 /// What a signed URL gives no right to is refused before any server is asked.
 #[test]
 fn what_a_signature_does_not_permit_is_refused_before_anything_is_asked() {
@@ -187,7 +212,7 @@ fn what_a_signature_does_not_permit_is_refused_before_anything_is_asked() {
     assert_eq!((peer.heads().len(), station.count("COPY")), (0, 1));
 }
 
-/// A station says by itself what cannot be done with a signed URL, whoever asks it.
+/// A station refuses by itself what a signature does not permit, also to clients other than the command.
 #[test]
 fn a_station_refuses_what_a_signature_does_not_permit() {
     let files = Files::of(crate::site::Site::new(1), "[http.copy]\nallow = ['127.0.0.1']\n");
