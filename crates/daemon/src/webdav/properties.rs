@@ -6,7 +6,7 @@
 //!
 //! A directory's own response is the first. What an object has not is in a second `propstat` with 404. `quota-used-bytes` is given of
 //! directories only: for a client in use it is the size of what it stands beside. A request of depth 0 without a body is the question of grid
-//! clients for space: dCache and XRootD answer it with the quota, and Rucio reads it there, though `allprop` should have none (RFC 4331, 2).
+//! clients for space: Rucio reads the quota from the reply, though `allprop` should have none (RFC 4331, 2).
 //!
 //! Limits: bodies of [`MAX_BODY_BYTES`], elements nested [`MAX_DEPTH`] deep, [`MAX_PROPERTIES`]; no document type, and so no entities.
 
