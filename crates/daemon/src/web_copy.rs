@@ -16,6 +16,7 @@
 mod between;
 mod body;
 mod collections;
+mod direction;
 mod download;
 pub(crate) mod files;
 pub mod fts;
@@ -24,7 +25,8 @@ mod marker_reader;
 pub(crate) mod pace;
 mod upload;
 
-pub use between::{CopyBetween, CopyDirection, copy_between};
+pub use between::{CopyBetween, copy_between};
+pub use direction::CopyDirection;
 #[doc(hidden)]
 pub use marker_reader::fuzz_markers;
 

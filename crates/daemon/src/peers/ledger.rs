@@ -188,10 +188,10 @@ impl SessionAccount {
     }
 
     /// Notes that a request was refused.
-    pub(super) fn refused(&self, request: PeerRequest) {
+    pub(super) fn refused(&self, request: &PeerRequest) {
         lock(&self.counts).refused += 1;
         let (begun, bytes) = (SystemTime::now(), (0, 0));
-        self.log_line(&request, "refused", (begun, Duration::ZERO), bytes);
+        self.log_line(request, "refused", (begun, Duration::ZERO), bytes);
     }
 
     /// A session begins, until what is returned is dropped.

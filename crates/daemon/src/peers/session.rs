@@ -51,7 +51,7 @@ impl Service for CountedService {
     }
 
     fn refused(&self, from: SocketAddr, body: &Value) {
-        self.account.refused(self.request(from, body));
+        self.account.refused(&self.request(from, body));
     }
 
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {

@@ -14,7 +14,7 @@ use super::authorities::Authorities;
 use super::failure::{Failure, Retry};
 use super::progress::Progress;
 use super::reply::{Open, RemoteBody, RemoteReply, Wire, retry_after};
-use super::signature::without_secrets;
+use super::signature::{said_by, without_secrets};
 use super::url::RemoteUrl;
 use crate::scitags::{FlowMark, FlowSocket};
 use axum::body::{Body, HttpBody};
@@ -22,10 +22,8 @@ use axum::http::header::{ACCEPT, CONNECTION, HOST, HeaderName, HeaderValue, LOCA
 use axum::http::{HeaderMap, Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use quick_xml::escape::unescape;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::tcp::flow_label::prepare_flow_label;
-use std::borrow::Cow;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -462,20 +460,6 @@ impl RemoteSession {
     }
 }
 
-/// What a server says with a refusal: of the XML of an object store, its code and message.
-fn said_by(text: &str) -> String {
-    let element = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        let (inner, _) = rest.split_once(&format!("</{name}>"))?;
-        unescape(inner).ok().map(Cow::into_owned)
-    };
-    let Some(code) = element("Code").filter(|_| text.contains("<Error>")) else { return text.to_owned() };
-    match element("Message").filter(|message| !message.is_empty()) {
-        Some(message) => format!("{code}: {message}"),
-        None => code,
-    }
-}
-
 /// Whether the server closes the connection after this reply.
 fn closes(reply: &RemoteReply) -> bool {
     reply.headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
@@ -488,26 +472,4 @@ fn without_body(request: &Request<Body>) -> Request<Body> {
     *same.uri_mut() = request.uri().clone();
     *same.headers_mut() = request.headers().clone();
     same
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_the_xml_of_an_object_store_its_code_and_message_are_shown() {
-        let head = "<?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch</Code>";
-        for (text, said) in [
-            (
-                format!("{head}<Message>It does not &lt;match&gt;</Message><StringToSign>x"),
-                "SignatureDoesNotMatch: It does not <match>",
-            ),
-            (format!("{head}<Message></Message></Error>"), "SignatureDoesNotMatch"),
-            (format!("{head}<Message>cut off"), "SignatureDoesNotMatch"),
-            ("<Code>1</Code>".to_owned(), "<Code>1</Code>"),
-            ("No such file".to_owned(), "No such file"),
-        ] {
-            assert_eq!(said_by(&text), said, "{text}");
-        }
-    }
 }

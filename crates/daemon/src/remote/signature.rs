@@ -1,4 +1,5 @@
-//! URLs that are signed for one request: which of them can be used here, and texts without what their queries hold.
+//! URLs that are signed for one request, as object stores give them: which of them can be used here, what a store says, and texts without what
+//! queries hold.
 //!
 //! ```text
 //!   https://s3.example/bucket/f?X-Amz-Credential=…&X-Amz-SignedHeaders=host;content-type&X-Amz-Signature=…
@@ -12,7 +13,9 @@ use super::failure::Failure;
 use super::url::RemoteUrl;
 use axum::http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
+use quick_xml::escape::unescape;
 use skyhaul::core::hint::Hint;
+use std::borrow::Cow;
 
 /// Query parameters that hold the signature of a request and its method: Amazon S3 (signature versions 4 and 2), Google Cloud Storage.
 const SIGNATURES: [&str; 3] = ["x-amz-signature", "x-goog-signature", "signature"];
@@ -87,6 +90,20 @@ pub(crate) fn without_secrets(text: String, passed: &[&HeaderMap], urls: &[&Remo
     secrets.iter().fold(text, |text, secret| text.replace(secret, "…"))
 }
 
+/// What a server says with a refusal: of the XML of an object store, its code and message.
+pub(crate) fn said_by(text: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        let (inner, _) = rest.split_once(&format!("</{name}>"))?;
+        unescape(inner).ok().map(Cow::into_owned)
+    };
+    let Some(code) = element("Code").filter(|_| text.contains("<Error>")) else { return text.to_owned() };
+    match element("Message").filter(|message| !message.is_empty()) {
+        Some(message) => format!("{code}: {message}"),
+        None => code,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +166,22 @@ mod tests {
         let said = "Signature: vjbyPxybdZaNmGa+yT272YEAiv4=, sent: vjbyPxybdZaNmGa%2ByT272YEAiv4%3D, token aaaabbbbcccc";
         let shown = without_secrets(said.to_owned(), &[&passed], &[&of]);
         assert_eq!(shown, "Signature: …, sent: …, token …");
+    }
+
+    #[test]
+    fn of_the_xml_of_an_object_store_its_code_and_message_are_shown() {
+        let head = "<?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch</Code>";
+        for (text, said) in [
+            (
+                format!("{head}<Message>It does not &lt;match&gt;</Message><StringToSign>x"),
+                "SignatureDoesNotMatch: It does not <match>",
+            ),
+            (format!("{head}<Message></Message></Error>"), "SignatureDoesNotMatch"),
+            (format!("{head}<Message>cut off"), "SignatureDoesNotMatch"),
+            ("<Code>1</Code>".to_owned(), "<Code>1</Code>"),
+            ("No such file".to_owned(), "No such file"),
+        ] {
+            assert_eq!(said_by(&text), said, "{text}");
+        }
     }
 }

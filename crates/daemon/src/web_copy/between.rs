@@ -11,6 +11,7 @@
 //! are equal, as far as both give them. Ctrl-C closes the connection of COPY, which ends it; what a server has left of a file that was not there
 //! before is removed.
 
+use super::direction::{CopyDirection, direction};
 use super::files::{Ended, account, each};
 use super::marker_reader::MarkerReader;
 use super::{SETTLE_TIME, WebClient, begin_error, fetch_error, in_the_way};
@@ -41,18 +42,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(400);
 const COPY_TIMEOUT: Duration = Duration::from_secs(400);
 /// Longest time without a marker. Servers send one each 5 s; the draft wants less than 30 s.
 const MARKER_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Which server is asked to copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CopyDirection {
-    /// The destination fetches; where it cannot copy between servers at all, the source sends.
-    #[default]
-    Either,
-    /// The destination fetches.
-    Pull,
-    /// The source sends.
-    Push,
-}
 
 /// A copy between two servers.
 #[derive(Clone, Debug, Default)]
@@ -134,42 +123,6 @@ pub fn copy_between(
     let named = done.into_iter().filter_map(|(at, ended)| Some((pairs.get(at)?.name.clone(), ended)));
     account(&mut report, named.collect(), pairs.len());
     Ok(report)
-}
-
-/// Which server is asked. A signature permits one request, GET or PUT: its server is asked for no copy, and not what it has.
-fn direction(order: &CopyBetween, from: &RemoteUrl, to: &RemoteUrl) -> io::Result<CopyDirection> {
-    let refused = |text: String, hint: &str| {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{text}{}", Hint(hint))))
-    };
-    match (from.is_signed(), to.is_signed(), order.direction) {
-        (false, false, asked) => return Ok(asked),
-        (true, true, _) => {
-            let hint = "download it with `skyhaul copy URL FILE`, and upload it with `skyhaul copy FILE URL`";
-            return refused("both URLs are signed: neither server can be asked to copy".to_owned(), hint);
-        }
-        (true, _, CopyDirection::Push) => {
-            let hint = "leave --mode out, or use --mode pull: the destination fetches it";
-            return refused(
-                format!("{from} is signed for one GET: its server cannot be asked to send"),
-                hint,
-            );
-        }
-        (_, true, CopyDirection::Pull) => {
-            let hint = "leave --mode out, or use --mode push: the source sends it";
-            return refused(format!("{to} is signed for one PUT: its server cannot be asked to fetch"), hint);
-        }
-        (true, ..) => return Ok(CopyDirection::Pull),
-        (_, true, _) => {}
-    }
-    if from.is_directory() || to.is_directory() {
-        let hint = "copy each file to a URL of its own";
-        return refused(format!("{to} is signed for one object, and no directory can go there"), hint);
-    }
-    if order.exists == Exists::Skip {
-        let hint = "leave --exists out: an object that exists makes the copy fail";
-        return refused(format!("{to} is signed for one PUT: whether it exists cannot be asked"), hint);
-    }
-    Ok(CopyDirection::Push)
 }
 
 struct Between<'a> {
