@@ -33,7 +33,7 @@ pub use shared::{
 
 use crate::tcp_service::{Admitted, Connections, ServiceThreads, TcpPort, TcpService};
 use connection::serve;
-use shared::{Shared, duration, now};
+use shared::{Shared, now};
 use skyhaul::io::lock::lock;
 use skyhaul_core::balance::AllowList;
 use skyhaul_core::vsi::{VsiDialect, VsiDialogue};
@@ -41,7 +41,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use tokio::time::timeout;
 
 /// The port of the field.
 pub const DEFAULT_PORT: u16 = 2620;
@@ -149,14 +148,23 @@ async fn converse<S: VsiStation>(admitted: Admitted, station: Arc<S>, shared: Ar
     let mut dialogue =
         VsiDialogue::of(shared.dialect, shared.next_connection.fetch_add(1, Ordering::Relaxed));
     tokio::select! {
-        () = serve(stream, &mut dialogue, &*station, &shared, &permit) => {}
+        () = serve(stream, &mut dialogue, &station, &shared, &permit) => {}
         () = permit.closed() => {}
         _ = stopped.changed() => {}
     }
-    let stops = dialogue.close(&mut lock(&shared.runtimes));
+    let stops = {
+        let (view, mut runtimes) = (station.view(), lock(&shared.runtimes));
+        // What failed before its client asked is not forgotten with the runtime.
+        runtimes.notice(&view, now());
+        dialogue.close(&mut runtimes)
+    };
     for action in stops {
-        let deadline = duration(action.deadline());
+        let settles = action.settles();
         // It is carried out without being waited for, too.
-        let _ = timeout(deadline, station.carry_out(action)).await;
+        let outcome = connection::carry_out(&station, &shared, action).await;
+        if let Some((id, outcome)) = settles.zip(outcome) {
+            let view = station.view();
+            lock(&shared.runtimes).settle(id, &outcome, &view, now());
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! One connection: its lines in, answers and actions out.
 
-use super::commands::{self, Context, ERROR_ENDED, ERROR_TRANSFER, Pending, Step};
+use super::commands::{self, Context, Pending, Step};
 use super::line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiRequest};
 use super::reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
-use super::runtime::{DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, VsiRuntimes};
+use super::runtime::{DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, Shared, VsiRuntimes};
 use super::view::{VsiAction, VsiOutcome, VsiView};
 use crate::placement::Nanos;
 use std::collections::VecDeque;
@@ -39,7 +39,8 @@ pub struct VsiDialogue {
     waiting: VecDeque<Waiting>,
     /// Answers to the requests of this line so far.
     answers: String,
-    pending: Option<(VsiRequest, Pending)>,
+    /// The request whose action is carried out, what its outcome means, and what it [settles](VsiAction::settles).
+    pending: Option<(VsiRequest, Pending, Option<u64>)>,
     counts: VsiDialogueCounts,
 }
 
@@ -116,7 +117,8 @@ impl VsiDialogue {
         self.outcome(Some(outcome), shared, view, now)
     }
 
-    /// Answers without the outcome of the action, after its [deadline](VsiAction::deadline). The outcome is not reported later.
+    /// Answers without the outcome of the action, after its [deadline](VsiAction::deadline). The outcome of an action that
+    /// [settles](VsiAction::settles) something is reported to [`VsiRuntimes::settle`] when it is known, that of any other is not.
     pub fn handle_late(&mut self, shared: &mut VsiRuntimes, view: &VsiView, now: Nanos) -> Vec<VsiOutput> {
         self.outcome(None, shared, view, now)
     }
@@ -152,7 +154,7 @@ impl VsiDialogue {
                 Waiting::Request(request) => {
                     self.counts.requests += 1;
                     let step = self.carry_out(&request, shared, view, now);
-                    self.take(step, request, &mut outputs);
+                    self.take(step, request, shared, &mut outputs);
                 }
                 Waiting::Invalid(why) => {
                     self.counts.rejected += 1;
@@ -173,22 +175,35 @@ impl VsiDialogue {
         view: &VsiView,
         now: Nanos,
     ) -> Vec<VsiOutput> {
-        let Some((request, pending)) = self.pending.take() else { return Vec::new() };
+        let Some((request, pending, settles)) = self.pending.take() else { return Vec::new() };
+        if let Some(id) = settles.filter(|_| outcome.is_some()) {
+            shared.answered(id);
+        }
         let mut outputs = Vec::new();
         let step = match self.context(&request, shared, view, now) {
             Some(mut context) => commands::answer(&mut context, pending, outcome),
             None => Step::Reply(self.runtime_is_gone(&request)),
         };
-        self.take(step, request, &mut outputs);
+        self.take(step, request, shared, &mut outputs);
         outputs.extend(self.run(shared, view, now));
         outputs
     }
 
-    fn take(&mut self, step: Step, request: VsiRequest, outputs: &mut Vec<VsiOutput>) {
+    fn take(
+        &mut self,
+        step: Step,
+        request: VsiRequest,
+        shared: &mut VsiRuntimes,
+        outputs: &mut Vec<VsiOutput>,
+    ) {
         match step {
             Step::Reply(reply) => self.answer(&reply.finish(), outputs),
             Step::Act(action, pending) => {
-                self.pending = Some((request, pending));
+                let settles = action.settles();
+                if let Some(id) = settles {
+                    shared.expect(id);
+                }
+                self.pending = Some((request, pending, settles));
                 outputs.push(VsiOutput::Do(action));
             }
         }
@@ -221,16 +236,11 @@ impl VsiDialogue {
             "echo" => return Step::Reply(self.echo(request)),
             _ => {}
         }
-        let Some(mut context) = self.context(request, shared, view, now) else {
-            return Step::Reply(self.runtime_is_gone(request));
-        };
-        if let Some(error) = context.runtime.notice_end(view) {
-            context.errors.add(ERROR_ENDED, &error, now);
+        shared.notice(view, now);
+        match self.context(request, shared, view, now) {
+            Some(mut context) => commands::carry_out(&mut context),
+            None => Step::Reply(self.runtime_is_gone(request)),
         }
-        if let Some(error) = context.runtime.notice_transfer(view) {
-            context.errors.add(ERROR_TRANSFER, &error, now);
-        }
-        commands::carry_out(&mut context)
     }
 
     fn context<'a>(
@@ -240,8 +250,9 @@ impl VsiDialogue {
         view: &'a VsiView,
         now: Nanos,
     ) -> Option<Context<'a>> {
-        let (runtime, errors, next_recording) = shared.get_mut(&self.runtime)?;
-        Some(Context { dialect: self.dialect, runtime, errors, next_recording, view, now, request })
+        let Shared { runtime, errors, next_recording, unsettled } = shared.get_mut(&self.runtime)?;
+        let dialect = self.dialect;
+        Some(Context { dialect, runtime, errors, next_recording, unsettled, view, now, request })
     }
 
     fn runtime_is_gone(&self, request: &VsiRequest) -> VsiReply {
@@ -288,7 +299,7 @@ impl VsiDialogue {
             ("delete", Some(runtime)) if runtime.transferring(view).is_some() => {
                 return conflict("is sending, use disk2net=disconnect first");
             }
-            ("delete", Some(runtime)) if runtime.arriving(view).is_some() => {
+            ("delete", Some(runtime)) if runtime.open_arrival(view).is_some() => {
                 return conflict("is receiving, close that first");
             }
             ("delete", Some(_)) => {

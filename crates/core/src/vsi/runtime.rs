@@ -7,11 +7,12 @@ use super::datastream::VsiDatastream;
 use super::errors::VsiErrors;
 use super::mode::VsiMode;
 use super::view::{
-    VsiAction, VsiArrival, VsiPort, VsiRecordOptions, VsiRecording, VsiSource, VsiTransfer, VsiTransferState,
-    VsiView,
+    VsiAction, VsiArrival, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiSource, VsiTransfer,
+    VsiTransferState, VsiView,
 };
+use super::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 use crate::placement::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The runtime of new connections.
 pub const DEFAULT_RUNTIME: &str = "0";
@@ -29,19 +30,99 @@ pub struct VsiRuntimes {
     /// Errors that wait for `error?`.
     pub errors: VsiErrors,
     next_recording: u64,
+    /// Numbers of actions whose outcome no client has been given: if one fails, that becomes an error, once.
+    unsettled: BTreeSet<u64>,
+}
+
+/// What a request of a runtime is carried out with.
+pub(super) struct Shared<'a> {
+    pub(super) runtime: &'a mut VsiRuntime,
+    pub(super) errors: &'a mut VsiErrors,
+    pub(super) next_recording: &'a mut u64,
+    pub(super) unsettled: &'a mut BTreeSet<u64>,
 }
 
 impl Default for VsiRuntimes {
     fn default() -> Self {
         let runtimes = BTreeMap::from([(DEFAULT_RUNTIME.to_owned(), VsiRuntime::default())]);
-        Self { runtimes, errors: VsiErrors::default(), next_recording: 1 }
+        let (errors, unsettled) = (VsiErrors::default(), BTreeSet::new());
+        Self { runtimes, errors, next_recording: 1, unsettled }
     }
 }
 
 impl VsiRuntimes {
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<(&mut VsiRuntime, &mut VsiErrors, &mut u64)> {
-        let runtime = self.runtimes.get_mut(name)?;
-        Some((runtime, &mut self.errors, &mut self.next_recording))
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<Shared<'_>> {
+        Some(Shared {
+            runtime: self.runtimes.get_mut(name)?,
+            errors: &mut self.errors,
+            next_recording: &mut self.next_recording,
+            unsettled: &mut self.unsettled,
+        })
+    }
+
+    /// Adds the errors of recordings and transfers that have ended since, in any runtime.
+    pub fn notice(&mut self, view: &VsiView, now: Nanos) {
+        for runtime in self.runtimes.values_mut() {
+            let recording = runtime.recording;
+            if let Some(error) = runtime.notice_end(view) {
+                self.errors.add(ERROR_ENDED, &error, now);
+            }
+            if let Some(id) = recording.filter(|_| runtime.recording.is_none()) {
+                self.unsettled.remove(&id);
+            }
+            if let Some(error) = runtime.notice_transfer(view) {
+                self.errors.add(ERROR_TRANSFER, &error, now);
+            }
+        }
+    }
+
+    /// Takes the outcome of an action whose client was answered with 1 by [`VsiDialogue::handle_late`](super::VsiDialogue::handle_late), has
+    /// gone, or that [`VsiDialogue::close`](super::VsiDialogue::close) returned. `view` includes what it did. A failure becomes an error.
+    pub fn settle(&mut self, id: u64, outcome: &VsiOutcome, view: &VsiView, now: Nanos) {
+        self.notice(view, now);
+        if !self.unsettled.remove(&id) {
+            return;
+        }
+        let recording = view.recording(id);
+        let mut label = None;
+        for runtime in self.runtimes.values_mut() {
+            runtime.arrival = runtime.arrival.filter(|held| held.id != id);
+            // One that never began is not in the view.
+            if recording.is_none() && runtime.recording == Some(id) {
+                runtime.recording = None;
+                label = runtime.last.as_ref().map(|(_, label)| label.clone());
+            }
+        }
+        let error = match (outcome, recording, label) {
+            (VsiOutcome::Failed(_, why), None, Some(label)) => {
+                Some((ERROR_NOT_STARTED, format!("cannot record {label}, {why}")))
+            }
+            (VsiOutcome::LabelTaken, _, Some(label)) => {
+                Some((ERROR_NOT_STARTED, format!("cannot record {label}, there is a scan of this label")))
+            }
+            (VsiOutcome::Failed(_, why), Some(recording), _) => {
+                Some((ERROR_ENDED, format!("recording {} did not end in order, {why}", recording.label)))
+            }
+            (VsiOutcome::Failed(_, why), None, None) => Some((ERROR_TRANSFER, why.clone())),
+            (VsiOutcome::Stopped, Some(recording), _) => {
+                let ended = |why: &String| (ERROR_ENDED, format!("recording {} ended, {why}", recording.label));
+                recording.failure.as_ref().map(ended)
+            }
+            _ => None,
+        };
+        if let Some((number, error)) = error {
+            self.errors.add(number, &error, now);
+        }
+    }
+
+    /// Notes an action whose outcome is to come.
+    pub(super) fn expect(&mut self, id: u64) {
+        self.unsettled.insert(id);
+    }
+
+    /// The outcome of an action goes to its client.
+    pub(super) fn answered(&mut self, id: u64) {
+        self.unsettled.remove(&id);
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&VsiRuntime> {
@@ -74,10 +155,12 @@ impl VsiRuntimes {
                 ended.extend(runtime.recording.map(|id| VsiAction::Stop { id }));
                 let transfer = runtime.transfer.as_ref().filter(|transfer| !transfer.is_over);
                 ended.extend(transfer.map(|transfer| VsiAction::Disconnect { id: transfer.id }));
-                ended.extend(runtime.arrival.as_ref().map(|of| VsiAction::EndArrival { id: of.id }));
+                let arrival = runtime.arrival.filter(|of| !self.unsettled.contains(&of.id));
+                ended.extend(arrival.map(|of| VsiAction::EndArrival { id: of.id }));
             }
             remains
         });
+        self.unsettled.extend(ended.iter().filter_map(VsiAction::settles));
         ended
     }
 }
@@ -230,10 +313,15 @@ impl VsiRuntime {
         (transfer.state != VsiTransferState::Ended).then_some(transfer)
     }
 
-    /// What arrives here, if it is open.
+    /// What arrives here, if it is open or closing.
     pub(super) fn arriving<'a>(&self, view: &'a VsiView) -> Option<(Arriving, &'a VsiArrival)> {
         let held = self.arrival?;
         view.arrival(held.id).filter(|arrival| arrival.is_open).map(|arrival| (held, arrival))
+    }
+
+    /// What is open here for data of other hosts, and not closing.
+    pub(super) fn open_arrival(&self, view: &VsiView) -> Option<Arriving> {
+        self.arriving(view).filter(|(_, arrival)| !arrival.is_closing).map(|(held, _)| held)
     }
 
     /// Notes once that a transfer has ended, and returns what was wrong with it.

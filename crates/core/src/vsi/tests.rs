@@ -14,6 +14,8 @@ struct World {
     shared: VsiRuntimes,
     /// What happens to the next action, in place of success.
     next: Option<Trouble>,
+    /// Actions that took too long, and have no outcome yet.
+    late: Vec<u64>,
 }
 
 enum Trouble {
@@ -41,7 +43,7 @@ impl World {
             ..VsiView::default()
         };
         let now = Nanos(1_795_694_400 * Nanos::SECOND.0);
-        Self { view, now, shared: VsiRuntimes::default(), next: None }
+        Self { view, now, shared: VsiRuntimes::default(), next: None, late: Vec::new() }
     }
 
     /// Something that happens to the station: a line of a transcript that begins with `@`.
@@ -98,6 +100,14 @@ impl World {
                 (recording.is_running, recording.failure) = (false, Some(words[1..].join(" ")));
             }
             "fail" => self.next = Some(Trouble::Fails(words[1..].join(" "))),
+            "settled" => {
+                let id = self.late.remove(0);
+                let arrival = self.view.arrivals.iter_mut().find(|arrival| arrival.id == id);
+                arrival.unwrap().is_open = false;
+                let failed = || VsiOutcome::Failed(VsiCode::Failed, words[1..].join(" "));
+                let outcome = if words.len() > 1 { failed() } else { VsiOutcome::Stopped };
+                self.shared.settle(id, &outcome, &self.view, self.now);
+            }
             "slow" => self.next = Some(Trouble::TakesLong),
             "taken" => self.next = Some(Trouble::LabelIsTaken),
             other => panic!("nothing happens by {other}"),
@@ -159,13 +169,16 @@ impl World {
             }
             VsiAction::EndArrival { id } => {
                 let arrival = self.view.arrivals.iter_mut().find(|arrival| arrival.id == *id).unwrap();
-                arrival.is_open = false;
+                (arrival.is_open, arrival.is_closing) = (late, true);
                 match &arrival.failure {
                     Some(why) => VsiOutcome::Failed(VsiCode::Failed, why.clone()),
                     None => VsiOutcome::Stopped,
                 }
             }
         };
+        if late {
+            self.late.extend(action.settles());
+        }
         (!late).then_some(outcome)
     }
 
@@ -344,6 +357,71 @@ fn a_runtime_is_free_when_its_recording_was_told_to_end() {
     world.view.recordings[0].is_running = true;
     assert_eq!(ask(&mut world, "record?"), "!record ? 0 : on : 1 : a_b_c : 0 ;\n");
     assert_eq!(ask(&mut world, "mode=none;runtime=t:delete"), "!mode = 0 ;!runtime = 0 : 0 ;\n");
+}
+
+/// What `error?` answers on a new connection, without the time.
+fn next_error(world: &mut World) -> String {
+    let answer = world.send(&mut Client::new(99), b"error?\n");
+    answer.split(" : ").take(3).collect::<Vec<_>>().join(" : ")
+}
+
+#[test]
+fn what_fails_after_an_answer_of_1_is_an_error_for_any_client() {
+    let failed = |why: &str| VsiOutcome::Failed(VsiCode::Failed, why.into());
+    let settle = |world: &mut World, outcome: &VsiOutcome| {
+        let id = world.late.remove(0);
+        world.shared.settle(id, outcome, &world.view, world.now);
+    };
+    let ask = |world: &mut World, client: &mut Client, line: &str| {
+        world.send(client, format!("{line}\n").as_bytes())
+    };
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    ask(&mut world, &mut client, "runtime=t:transient");
+    // A recording that could not begin; the label is free again.
+    world.next = Some(Trouble::TakesLong);
+    assert_eq!(ask(&mut world, &mut client, "record=on:a_b_c"), "!record = 1 ;\n");
+    (world.view.recordings, world.view.scans) = (Vec::new(), Vec::new());
+    settle(&mut world, &failed("no disk responds"));
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1001 : cannot record a_b_c, no disk responds");
+    // One that fails while its last bytes are written, when the runtime records again already.
+    assert_eq!(ask(&mut world, &mut client, "record=on:a_b_c"), "!record = 0 ;\n");
+    world.next = Some(Trouble::TakesLong);
+    assert_eq!(ask(&mut world, &mut client, "record=off"), "!record = 1 ;\n");
+    world.view.recordings[0].is_running = true;
+    assert_eq!(ask(&mut world, &mut client, "record=on:a_b_d"), "!record = 0 ;\n");
+    (world.view.recordings[0].is_running, world.view.recordings[0].failure) = (false, Some("disk full".into()));
+    settle(&mut world, &VsiOutcome::Stopped);
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1002 : recording a_b_c ended, disk full");
+    // One whose runtime asks before the outcome is known: one error, not two.
+    world.next = Some(Trouble::TakesLong);
+    assert_eq!(ask(&mut world, &mut client, "record=off"), "!record = 1 ;\n");
+    (world.view.recordings[1].is_running, world.view.recordings[1].failure) = (false, Some("disk full".into()));
+    ask(&mut world, &mut client, "mtu?");
+    settle(&mut world, &VsiOutcome::Stopped);
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1002 : recording a_b_d ended, disk full");
+    assert_eq!(next_error(&mut world), "!error ? 0 :  : ");
+    // Chunks that are not written when the connection, and its runtime with it, has gone.
+    assert_eq!(ask(&mut world, &mut client, "net_protocol=tcp;net2vbs=open"), "!net_protocol = 0 ;!net2vbs = 0 ;\n");
+    world.next = Some(Trouble::TakesLong);
+    assert_eq!(ask(&mut world, &mut client, "net2vbs=close"), "!net2vbs = 1 ;\n");
+    assert_eq!(client.dialogue.close(&mut world.shared), []);
+    settle(&mut world, &failed("a/a.00000001, no disk has room for it"));
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1003 : a/a.00000001, no disk has room for it");
+    // A transfer that fails, and a client that goes without asking.
+    let mut client = Client::new(2);
+    ask(&mut world, &mut client, "runtime=u:transient;net_protocol=tcp;scan_set=a_b_c");
+    assert_eq!(ask(&mut world, &mut client, "disk2net=connect:10.0.0.1"), "!disk2net = 1 ;\n");
+    world.happen("broken nobody listens there");
+    world.shared.notice(&world.view, world.now);
+    assert_eq!(client.dialogue.close(&mut world.shared), []);
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1003 : transfer of a_b_c to 10.0.0.1 ended, nobody listens there");
+    // What ends with its connection, too.
+    let mut client = Client::new(3);
+    ask(&mut world, &mut client, "runtime=v:transient;net_protocol=tcp;net2vbs=open");
+    let ends = client.dialogue.close(&mut world.shared);
+    let [VsiAction::EndArrival { id }] = ends[..] else { panic!("{ends:?}") };
+    world.shared.settle(id, &failed("no disk has room"), &world.view, world.now);
+    assert_eq!(next_error(&mut world), "!error ? 0 : 1003 : no disk has room");
 }
 
 #[test]

@@ -119,8 +119,10 @@ pub enum VsiTransferState {
 pub struct VsiArrival {
     /// The number that its dialogue gave it.
     pub id: u64,
-    /// Whether it has not been closed.
+    /// Whether it has not ended.
     pub is_open: bool,
+    /// Whether it is closing: its port is free, and what was received is still being written.
+    pub is_closing: bool,
     /// Bytes that arrived and were written.
     pub written_bytes: u64,
     /// What could not be received or written, the last fault.
@@ -189,6 +191,18 @@ pub enum VsiAction {
 }
 
 impl VsiAction {
+    /// Returns the number of what the action begins or ends, if its client may have been answered with 1 before its outcome: then the
+    /// outcome is reported to [`VsiRuntimes::settle`](super::VsiRuntimes::settle).
+    #[must_use]
+    pub fn settles(&self) -> Option<u64> {
+        match self {
+            Self::Start(options) => Some(options.id),
+            Self::Connect(options) => Some(options.id),
+            Self::Stop { id } | Self::Disconnect { id } | Self::EndArrival { id } => Some(*id),
+            Self::Inspect { .. } | Self::Send { .. } | Self::Accept(_) => None,
+        }
+    }
+
     /// Returns how long to wait for the outcome, before [`VsiDialogue::handle_late`](super::VsiDialogue::handle_late). The Field System
     /// waits 5.26 s for `record=on`, 9 s for `record=off`, 8.27 s for `scan_check?` and 10 s for `scan_set`.
     #[must_use]

@@ -64,6 +64,15 @@ pub(crate) struct Arrivals {
     all: Mutex<BTreeMap<u64, Arc<Arrival>>>,
 }
 
+/// What listens; it is closed when this is dropped, also by a panic.
+struct Listening(Arc<Arrival>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.is_open.store(false, Ordering::SeqCst);
+    }
+}
+
 /// A connection that is served: counted while it lasts.
 struct Serving(Arc<Arrival>);
 
@@ -110,6 +119,7 @@ impl Arrivals {
         let of = |(id, arrival): (&u64, &Arc<Arrival>)| VsiArrival {
             id: *id,
             is_open: arrival.is_open.load(Ordering::SeqCst),
+            is_closing: arrival.is_stopped(),
             written_bytes: arrival.written.load(Ordering::Relaxed),
             failure: lock(&arrival.failure).clone(),
         };
@@ -176,22 +186,19 @@ impl Arrivals {
             }
         };
         let (of, from) = (Arc::clone(arrival), self.options.from.clone());
-        let listen = move || listen(&door, &receiver, &from, &of);
-        let thread = std::thread::Builder::new().name("vsi-arrival".into()).spawn(listen).map_err(code)?;
-        *lock(&arrival.listener) = Some(thread);
+        let listen = move || listen(door, &receiver, &from, Listening(of));
+        std::thread::Builder::new().name("vsi-arrival".into()).spawn(listen).map_err(code)?;
         Ok(present)
     }
 
-    /// Ends one; it may wait for disks.
+    /// Ends one, and waits until it has ended: for as long as a disk hangs.
     pub(super) fn end(&self, id: u64) -> VsiOutcome {
         let Some(arrival) = lock(&self.all).get(&id).cloned() else {
             return failed(VsiCode::Conflict, "it is not known any more");
         };
         arrival.stop.store(true, Ordering::SeqCst);
-        let listener = lock(&arrival.listener).take();
-        if let Some(listener) = listener {
-            // A panic was reported where it happened.
-            let _ = listener.join();
+        while arrival.is_open.load(Ordering::SeqCst) {
+            std::thread::sleep(POLL_INTERVAL);
         }
         let failure = lock(&arrival.failure).clone();
         failure.map_or(VsiOutcome::Stopped, |why| failed(VsiCode::Failed, why))
@@ -213,8 +220,9 @@ fn address(port: &VsiPort) -> io::Result<SocketAddr> {
     (port.host.as_str(), port.port).to_socket_addrs()?.next().ok_or_else(unknown)
 }
 
-/// Takes connections until the arrival is closed, then waits for those that are served.
-fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: &Arc<Arrival>) {
+/// Takes connections until the arrival is closed, then frees the port and waits for those that are served.
+fn listen(door: Door, receiver: &Arc<dyn Receiver>, from: &AllowList, listening: Listening) {
+    let arrival = &listening.0;
     let (mut has_one, mut strangers) = (false, 0u64);
     while !arrival.is_stopped() {
         let is_full = arrival.serving.load(Ordering::SeqCst) >= MAX_CONNECTIONS;
@@ -258,11 +266,11 @@ fn listen(door: &Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: 
     if strangers > 1 {
         say!("VSI-S: {strangers} connections of hosts that may not send data here were refused");
     }
+    drop(door);
     while arrival.serving.load(Ordering::SeqCst) > 0 {
         std::thread::sleep(POLL_INTERVAL);
     }
     if let Err(why) = receiver.finish() {
         arrival.fail(&why);
     }
-    arrival.is_open.store(false, Ordering::SeqCst);
 }

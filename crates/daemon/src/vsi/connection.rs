@@ -5,13 +5,17 @@ use super::shared::{
 };
 use crate::tcp_service::Permit;
 use skyhaul::io::lock::lock;
-use skyhaul_core::vsi::{VsiDialogue, VsiDialogueCounts, VsiLine, VsiLines, VsiOutput};
+use skyhaul_core::vsi::{
+    VsiAction, VsiCode, VsiDialogue, VsiDialogueCounts, VsiLine, VsiLines, VsiOutcome, VsiOutput,
+};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Bytes that are read at once.
@@ -21,8 +25,8 @@ const READ_BYTES: usize = 8 << 10;
 struct Conversation<'a, S> {
     stream: TcpStream,
     dialogue: &'a mut VsiDialogue,
-    station: &'a S,
-    shared: &'a Shared,
+    station: &'a Arc<S>,
+    shared: &'a Arc<Shared>,
     permit: &'a Permit,
     counted: VsiDialogueCounts,
 }
@@ -31,8 +35,8 @@ struct Conversation<'a, S> {
 pub(super) async fn serve<S: VsiStation>(
     stream: TcpStream,
     dialogue: &mut VsiDialogue,
-    station: &S,
-    shared: &Shared,
+    station: &Arc<S>,
+    shared: &Arc<Shared>,
     permit: &Permit,
 ) {
     let counted = VsiDialogueCounts::default();
@@ -82,8 +86,7 @@ impl<S: VsiStation> Conversation<'_, S> {
             match output {
                 VsiOutput::Reply(text) => self.write(text.as_bytes()).await?,
                 VsiOutput::Do(action) => {
-                    let deadline: Duration = duration(action.deadline());
-                    let outcome = timeout(deadline, self.station.carry_out(action)).await.ok();
+                    let outcome = carry_out(self.station, self.shared, action).await;
                     let view = self.station.view();
                     let mut shared = lock(&self.shared.runtimes);
                     outputs.extend(match outcome {
@@ -111,5 +114,41 @@ impl<S: VsiStation> Conversation<'_, S> {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
         timeout(WRITE_TIMEOUT, self.stream.write_all(bytes)).await.map_err(late)?
+    }
+}
+
+/// Carries an action out, for as long as its client waits. `None`: it takes longer.
+///
+/// What [settles](VsiAction::settles) something continues then, and also if the client goes: its outcome reaches the runtimes, so that a
+/// failure after an answer of 1 is not lost.
+pub(super) async fn carry_out<S: VsiStation>(
+    station: &Arc<S>,
+    shared: &Arc<Shared>,
+    action: VsiAction,
+) -> Option<VsiOutcome> {
+    let deadline: Duration = duration(action.deadline());
+    let Some(id) = action.settles() else {
+        return timeout(deadline, station.carry_out(action)).await.ok();
+    };
+    let (answer, mut answered) = oneshot::channel();
+    let (station, shared) = (Arc::clone(station), Arc::clone(shared));
+    tokio::spawn(async move {
+        let outcome = station.carry_out(action).await;
+        // Nobody takes it any more: the client was answered, or has gone.
+        if let Err(outcome) = answer.send(outcome) {
+            let view = station.view();
+            lock(&shared.runtimes).settle(id, &outcome, &view, now());
+        }
+    });
+    match timeout(deadline, &mut answered).await {
+        Ok(outcome) => {
+            let fault = || VsiOutcome::Failed(VsiCode::Failed, "a bug in this program ended it".into());
+            Some(outcome.unwrap_or_else(|_| fault()))
+        }
+        // It may come at this moment.
+        Err(_) => {
+            answered.close();
+            answered.try_recv().ok()
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use skyhaul_core::balance::Prefix;
-use skyhaul_core::vsi::{VsiAction, VsiDisk, VsiOutcome, VsiRecording, VsiScan, VsiView};
+use skyhaul_core::vsi::{
+    VsiAction, VsiArrival, VsiCode, VsiDisk, VsiOutcome, VsiRecording, VsiScan, VsiView,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -19,6 +21,13 @@ impl VsiStation for TestStation {
     }
 
     async fn carry_out(&self, action: VsiAction) -> VsiOutcome {
+        if let VsiAction::EndArrival { id } = action {
+            lock(&self.view).arrivals.iter_mut().for_each(|arrival| arrival.is_closing |= arrival.id == id);
+            // Longer than a client waits.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            lock(&self.view).arrivals.retain(|arrival| arrival.id != id);
+            return VsiOutcome::Failed(VsiCode::Failed, "the disk has failed".into());
+        }
         let mut view = lock(&self.view);
         match action {
             VsiAction::Start(options) => {
@@ -26,6 +35,11 @@ impl VsiStation for TestStation {
                 let (id, label) = (options.id, options.label);
                 view.recordings.push(VsiRecording { id, label, is_running: true, ..VsiRecording::default() });
                 VsiOutcome::Started
+            }
+            VsiAction::Accept(options) => {
+                let arrival = VsiArrival { id: options.id, is_open: true, ..VsiArrival::default() };
+                view.arrivals.push(arrival);
+                VsiOutcome::Accepting { present_bytes: 0 }
             }
             VsiAction::Stop { id } => {
                 view.recordings.iter_mut().find(|recording| recording.id == id).unwrap().is_running = false;
@@ -35,7 +49,6 @@ impl VsiStation for TestStation {
             | VsiAction::Connect(_)
             | VsiAction::Send { .. }
             | VsiAction::Disconnect { .. }
-            | VsiAction::Accept(_)
             | VsiAction::EndArrival { .. } => unreachable!("no test asks for it"),
         }
     }
@@ -106,6 +119,41 @@ fn a_transient_runtime_ends_with_its_connection() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(ask(&mut connect(&server), "runtime?\n"), "!runtime ? 0 : 0 : 1 ;\n");
+}
+
+#[test]
+fn a_failure_after_an_answer_of_1_is_an_error_also_when_its_client_has_gone() {
+    let (_station, server) = server(&["127.0.0.1"]);
+    let error = |stream: &mut TcpStream| {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            let answer = ask(stream, "error?\n");
+            if answer.contains(" : 1003 : ") {
+                return answer;
+            }
+            assert!(std::time::Instant::now() < end, "the failure is lost: {answer}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let mut other = connect(&server);
+    // It closes its connection as soon as it is answered; one that goes before that; and one whose runtime ends what it opened.
+    for (line, answer) in
+        [("net2vbs=close\n", Some("!net2vbs = 1 ;\n")), ("net2vbs=close\n", None), ("", None)]
+    {
+        let mut stream = connect(&server);
+        let opened = ask(&mut stream, "runtime=t:transient;net_protocol=tcp;net2vbs=open\n");
+        assert_eq!(opened, "!runtime = 0 : t ;!net_protocol = 0 ;!net2vbs = 0 ;\n");
+        match answer {
+            Some(answer) => assert_eq!(ask(&mut stream, line), answer),
+            None => {
+                stream.write_all(line.as_bytes()).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+        drop(stream);
+        assert!(error(&mut other).starts_with("!error ? 0 : 1003 : the disk has failed : "));
+        assert!(ask(&mut other, "error?\n").starts_with("!error ? 0 :  : "), "there is one error, not two");
+    }
 }
 
 #[test]

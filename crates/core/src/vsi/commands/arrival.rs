@@ -3,7 +3,7 @@
 //! | request | does |
 //! |---|---|
 //! | `net2file = open : path[,n\|w\|a]` | listens for one connection, whose bytes become a file: a new one, in place of one, or appended. Answered with the bytes that the file has |
-//! | `net2file?` | `active` and the bytes written so far, or `inactive : 0` |
+//! | `net2file?` | `active` or `closing` and the bytes written so far, or `inactive : 0` |
 //! | `net2file = close` | ends it; answered when everything is on the disk. `stop` does the same |
 //!
 //! jive5ab is `inactive` as soon as the connection ends, and m5copy then compares nothing. Here it is active until it is closed, so that
@@ -46,12 +46,15 @@ fn path(text: &str) -> Result<(String, VsiExisting), Refused> {
     }
 }
 
-/// Whether it is open, and how many bytes were written; `idle` is the count of none.
+/// Whether it is open or closing, and how many bytes were written; `idle` is the count of none.
 pub(super) fn query(context: &Context<'_>, keyword: &str, idle: &str) -> Stepped {
     let reply = context.reply(VsiCode::Done);
     let open = context.runtime.arriving(context.view).filter(|(held, _)| held.keyword == keyword);
     Ok(Step::Reply(match open {
-        Some((_, arrival)) => reply.field("active").field(arrival.written_bytes),
+        Some((_, arrival)) => {
+            let word = if arrival.is_closing { "closing" } else { "active" };
+            reply.field(word).field(arrival.written_bytes)
+        }
         None if idle.is_empty() => reply.field("inactive"),
         None => reply.field("inactive").field(idle),
     }))
@@ -94,6 +97,8 @@ pub(super) fn accepting(
 
 pub(super) fn close(context: &mut Context<'_>, keyword: &str) -> Stepped {
     match context.runtime.arrival.filter(|held| held.keyword == keyword) {
+        // It is closing already.
+        Some(held) if context.unsettled.contains(&held.id) => Ok(Step::Reply(context.reply(VsiCode::Started))),
         Some(held) => Ok(Step::Act(VsiAction::EndArrival { id: held.id }, Pending::EndArrival)),
         None => Err(Refused(VsiCode::Conflict, format!("{keyword} is not open"))),
     }
@@ -105,6 +110,7 @@ pub(super) fn ended(context: &mut Context<'_>, outcome: Option<VsiOutcome>) -> S
             context.runtime.arrival = None;
             context.done()
         }
+        // What was received is still being written. The client has been answered, and the port is free.
         None => Ok(Step::Reply(context.reply(VsiCode::Started))),
         Some(VsiOutcome::Failed(code, why)) => {
             context.runtime.arrival = None;

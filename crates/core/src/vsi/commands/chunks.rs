@@ -6,8 +6,8 @@
 //! | `vbs2net?` | `inactive`, or `active`, the host and the bytes sent so far |
 //! | `vbs2net = disconnect` | ends it |
 //! | `net2vbs = open` | listens for chunks of any scan |
-//! | `net2vbs?` | `inactive`, or `active` and the bytes written so far |
-//! | `net2vbs = close` | ends it |
+//! | `net2vbs?` | `inactive`, or `active` or `closing` and the bytes written so far |
+//! | `net2vbs = close` | ends it; 1 after 4 s, and it closes on |
 //! | `… = nthread : a : b`, `…? nthread` | kept and shown |
 
 use super::arrival;

@@ -6,6 +6,7 @@ use crate::vsi::line::VsiRequest;
 use crate::vsi::reply::{VsiCode, VsiDialect, VsiReply};
 use crate::vsi::runtime::{Arriving, Transferring, VsiRuntime};
 use crate::vsi::view::{VsiAction, VsiView};
+use std::collections::BTreeSet;
 
 /// Number of an error in `error?`: a recording could not begin.
 pub const ERROR_NOT_STARTED: u32 = 1001;
@@ -21,6 +22,7 @@ pub(in crate::vsi) struct Context<'a> {
     pub(in crate::vsi) runtime: &'a mut VsiRuntime,
     pub(in crate::vsi) errors: &'a mut VsiErrors,
     pub(in crate::vsi) next_recording: &'a mut u64,
+    pub(in crate::vsi) unsettled: &'a mut BTreeSet<u64>,
     pub(in crate::vsi) view: &'a VsiView,
     pub(in crate::vsi) now: Nanos,
     pub(in crate::vsi) request: &'a VsiRequest,
@@ -106,7 +108,7 @@ impl Context<'_> {
         if let Some(transfer) = self.runtime.transferring(self.view) {
             return Err(Refused(VsiCode::Conflict, format!("sending {} already", transfer.label)));
         }
-        if let Some((arriving, _)) = self.runtime.arriving(self.view) {
+        if let Some(arriving) = self.runtime.open_arrival(self.view) {
             return Err(Refused(VsiCode::Conflict, format!("{} is open already", arriving.keyword)));
         }
         Ok(())

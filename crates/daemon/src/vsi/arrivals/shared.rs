@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a connection may bring nothing.
@@ -25,7 +24,6 @@ pub(in crate::vsi) struct Arrival {
     pub(super) serving: AtomicUsize,
     pub(super) written: AtomicU64,
     pub(super) failure: Mutex<Option<String>>,
-    pub(super) listener: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Arrival {
