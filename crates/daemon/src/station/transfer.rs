@@ -1,7 +1,7 @@
 //! The threads of a transfer: one reads the scan and verifies it, one sends.
 //!
 //! ```text
-//!   disks ─ RangeReader ─▶ queue of one piece ─▶ pace, pause ─ TcpSender ─▶ the host that receives
+//!   disks ─ RangeReader ─▶ queue of pieces ─▶ pace, pause ─ TcpSender ─▶ the host that receives
 //! ```
 //!
 //! The stream is the bytes of the scan, or of a file, without any framing, as jive5ab and others receive it with `net2file`. It is complete
@@ -71,12 +71,15 @@ pub(super) struct TransferControl {
     pace: AtomicU64,
     /// The thread that reads has waited for a recording since this was last looked at.
     has_waited: AtomicBool,
+    /// Nobody takes what is read any more.
+    is_over: AtomicBool,
 }
 
 impl Default for TransferControl {
     fn default() -> Self {
         let (stop, socket_stop, range) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX), has_waited: AtomicBool::new(false) }
+        let (has_waited, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX), has_waited, is_over }
     }
 }
 
@@ -103,6 +106,19 @@ impl TransferControl {
 
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    fn is_paused(&self) -> bool {
+        self.pace.load(Ordering::Relaxed) == 0
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// A thread waits for a recording, not for a disk.
+    fn note_waiting(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
     }
 }
 
@@ -161,6 +177,7 @@ struct Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
+        self.control.is_over.store(true, Ordering::SeqCst);
         let fault = || TransferOutcome::Failed("a bug in this program ended its thread".into());
         let outcome = self.end.take().unwrap_or_else(fault);
         self.tell(TransferEvent::Ended { outcome, counts: self.counts });
@@ -187,12 +204,13 @@ impl Sending {
             return Err(Early::Failed("too many readers wait for disks that do not respond".into()));
         }
         let (requests, wanted) = channel();
-        let (to, from_disks) = sync_channel(1);
+        let (to, from_disks) = sync_channel(self.source.queued_pieces());
         let (source, control) = (self.source.clone(), Arc::clone(&self.control));
         let read = move || {
             let _counted = readers;
-            while_waiting(move || control.has_waited.store(true, Ordering::Relaxed));
-            source.read(&wanted, &to);
+            let waits = Arc::clone(&control);
+            while_waiting(move || waits.note_waiting());
+            source.read(&wanted, &to, &control);
         };
         std::thread::Builder::new().name("transfer-read".into()).spawn(read)?;
         let has_gaps = match self.plan.request.form {
@@ -254,7 +272,9 @@ impl Sending {
                     return Err(Early::Failed(why));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Early::Failed("a bug in this program ended the thread that reads".into()));
+                    return Err(Early::Failed(
+                        "a bug in this program ended a thread of this transfer".into(),
+                    ));
                 }
             }
         }
