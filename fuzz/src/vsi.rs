@@ -94,6 +94,11 @@ fn carry_out(view: &mut VsiView, action: VsiAction, choice: u8) -> Option<VsiOut
                 ..VsiScanFacts::default()
             }))
         }
+        VsiAction::InspectFile { path } => Some(VsiOutcome::Inspected(VsiScanFacts {
+            bytes: u64::from(choice) << path.len().min(24),
+            format: (choice & 1 > 0).then(|| "VDIF".to_owned()),
+            ..VsiScanFacts::default()
+        })),
         VsiAction::Connect(options) => {
             let (id, label, host) = (options.id, options.label, options.host);
             let size_bytes = view.scan_number(&label).map_or(0, |at| view.scans[at].bytes);
@@ -147,6 +152,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "\u{1}record=nthread::3;record=on:n26c3_mh_no0001:x:y;record?;evlbi=%t%l%L%U;tstat?;record=off;scan_check?;\r\n",
         "\u{3}record=on:a_b_c\nrecord=off\nscan_set=a:12h00m00s:+30s;scan_set=next:-100:-1s;scan_set?;scan_check?1:2\n",
         "\u{2}runtime=x:transient;datastream=add:ds{thread}:@1/ke.0-3,8;set_disks=/mnt/*:mk6;runtime=x:delete;runtime?\n",
+        "\u{f}record=on:a_b_c;record=off;scan_set=a_b_c;disk2file=/d/x:10:+20:resume:5;disk2file?;reset=abort;file_check?1:5M:/d/x\n",
         "\u{4}record=on:a_b_c;status?;error?;mode=ext:0xff:2;clock_set=32:int;play_rate?;ipd=5000ns;rtime?;scandir?1\n",
         "\u{8}record=on:a_b_c\n;;= ?\n\rfoo?bar;\n\r",
         "\u{2}net_protocol=tcp;net_port=2630;net2vbs=open;net2vbs?;tstat=;net2vbs=close;net2file=open:/data/a,w;net2file?;net2file=close\n",

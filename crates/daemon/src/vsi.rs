@@ -18,6 +18,7 @@ mod arrivals;
 mod connection;
 mod inputs;
 mod inspect;
+mod refusals;
 mod sending;
 mod shared;
 #[cfg(test)]

@@ -256,6 +256,13 @@ pub enum TransferEvent {
         /// Size of the scan as one file, or of the chunks that are to be sent, bytes.
         size_bytes: u64,
     },
+    /// The scan and the file that it is written to are open: it writes.
+    Writing {
+        /// Size of the scan as one file, bytes.
+        size_bytes: u64,
+        /// What is written: first byte, and one past the last.
+        range: (u64, u64),
+    },
     /// Counts of a transfer that runs.
     Progress(TransferCounts),
     /// It has ended, or could not begin.
@@ -270,7 +277,8 @@ pub enum TransferEvent {
 /// What a thread is to do for its transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferCommand {
-    /// Open the scan and connect; then report [`TransferEvent::Connected`] or [`TransferEvent::Ended`].
+    /// Open the scan and connect, or open the file; then report [`TransferEvent::Connected`], [`TransferEvent::Writing`] or
+    /// [`TransferEvent::Ended`].
     Open(TransferPlan),
     /// Send this range, first byte and one past the last; then end.
     Send(u64, u64),

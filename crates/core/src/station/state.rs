@@ -236,6 +236,33 @@ pub enum TransferForm {
     File,
     /// The chunks of a scan that the other host has not, each over a connection of its own. It begins to send when it is connected.
     Chunks,
+    /// A range of a scan as one file of this host. It begins to write when the file is open.
+    ToFile(FileWrite),
+}
+
+/// What is written to a file of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileWrite {
+    /// What becomes of a file that exists.
+    pub existing: ExistingFile,
+    /// First byte of the scan.
+    pub from: u64,
+    /// One past the last byte; `None`: the end of the scan.
+    pub to: Option<u64>,
+}
+
+/// What becomes of a file that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExistingFile {
+    /// It stays, and nothing is written.
+    #[default]
+    Keep,
+    /// It is replaced when the new one is whole.
+    Replace,
+    /// What is written is appended to it.
+    Append,
+    /// It holds the first bytes of what is written, and the rest is appended.
+    Resume,
 }
 
 /// The transfer that a client asks for.
@@ -245,7 +272,7 @@ pub struct TransferRequest {
     pub scan: String,
     /// How it is sent.
     pub form: TransferForm,
-    /// Host that receives it: a name or an address.
+    /// Host that receives it: a name or an address; of a [`TransferForm::ToFile`], the path of the file.
     pub host: String,
     /// Its TCP port.
     pub port: u16,

@@ -5,7 +5,8 @@
 //!                   └───────────┴── Disconnect ────┴─────────▲
 //! ```
 //!
-//! Chunks ([`TransferForm::Chunks`]) are sent as soon as the connection stands, without being asked for.
+//! Chunks ([`TransferForm::Chunks`]) are sent as soon as the connection stands, and a file of this host ([`TransferForm::ToFile`]) is
+//! written as soon as it is open, without being asked for.
 //!
 //! | while something is recorded | transfers |
 //! |---|---|
@@ -181,12 +182,16 @@ impl Transfers {
             TransferEvent::Connected { size_bytes } if status.state == TransferState::Connecting => {
                 status.state = match status.request.form {
                     TransferForm::Scan | TransferForm::File => TransferState::Connected,
-                    TransferForm::Chunks => TransferState::Sending,
+                    TransferForm::Chunks | TransferForm::ToFile(_) => TransferState::Sending,
                 };
                 (status.size_bytes, status.range) = (size_bytes, (0, size_bytes));
                 (running.connected_at, running.measured) = (now, (now, 0));
             }
-            TransferEvent::Connected { .. } => return,
+            TransferEvent::Writing { size_bytes, range } if status.state == TransferState::Connecting => {
+                (status.state, status.size_bytes, status.range) = (TransferState::Sending, size_bytes, range);
+                (running.connected_at, running.measured) = (now, (now, 0));
+            }
+            TransferEvent::Connected { .. } | TransferEvent::Writing { .. } => return,
             TransferEvent::Progress(counts) => {
                 let (then, before) = running.measured;
                 let millis = now.0.saturating_sub(then.0);

@@ -6,6 +6,8 @@
 mod arrival;
 mod chunks;
 mod context;
+mod disk2file;
+mod file_check;
 mod input;
 mod mark6;
 mod numbers;
@@ -22,7 +24,7 @@ use super::view::{VsiOutcome, VsiSource};
 use context::Refused;
 
 /// Keywords of the field that this station knows and does not carry out.
-const NOT_IMPLEMENTED: [&str; 55] = [
+const NOT_IMPLEMENTED: [&str; 53] = [
     "1pps_source",
     "ack",
     "bank_info",
@@ -33,7 +35,6 @@ const NOT_IMPLEMENTED: [&str; 55] = [
     "data_check",
     "dbglev",
     "disk2etransfer",
-    "disk2file",
     "disk2out",
     "disk_info",
     "disk_model",
@@ -47,7 +48,6 @@ const NOT_IMPLEMENTED: [&str; 55] = [
     "file2check",
     "file2disk",
     "file2mem",
-    "file_check",
     "fill2file",
     "fill2net",
     "fill2vbs",
@@ -109,6 +109,8 @@ pub(super) fn carry_out(context: &mut Context<'_>) -> Step {
         "scan_set" => scan::scan_set(context),
         "scan_check" => scan::scan_check(context),
         "scandir" => scan::scandir(context),
+        "disk2file" => disk2file::disk2file(context),
+        "file_check" => file_check::file_check(context),
         "disk2net" => transfer::as_one_file(context, VsiSource::Scan),
         "file2net" => transfer::as_one_file(context, VsiSource::File),
         "vbs2net" => chunks::vbs2net(context),
@@ -130,6 +132,7 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
         Pending::Stop => record::stopped(context, outcome),
         Pending::Check if context.dialect == VsiDialect::Mark6 => mark6::checked(context, outcome),
         Pending::Check => scan::checked(context, outcome),
+        Pending::CheckFile(bytes) => file_check::checked(context, bytes, outcome),
         Pending::Select(selection) => scan::selected(context, &selection, outcome),
         Pending::Connect(held) => transfer::connecting(context, held, outcome),
         Pending::Send(range) => transfer::sending(context, range, outcome),

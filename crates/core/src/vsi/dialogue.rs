@@ -297,7 +297,11 @@ impl VsiDialogue {
                 return conflict("is recording, use record=off first");
             }
             ("delete", Some(runtime)) if runtime.transferring(view).is_some() => {
-                return conflict("is sending, use disk2net=disconnect first");
+                let is_to_file = runtime.transfer.as_ref().is_some_and(|held| held.to_file.is_some());
+                return conflict(match is_to_file {
+                    true => "is writing a file, use reset=abort first",
+                    false => "is sending, use disk2net=disconnect first",
+                });
             }
             ("delete", Some(runtime)) if runtime.open_arrival(view).is_some() => {
                 return conflict("is receiving, close that first");

@@ -105,7 +105,8 @@ impl VsiRuntimes {
             }
             (VsiOutcome::Failed(_, why), None, None) => Some((ERROR_TRANSFER, why.clone())),
             (VsiOutcome::Stopped, Some(recording), _) => {
-                let ended = |why: &String| (ERROR_ENDED, format!("recording {} ended, {why}", recording.label));
+                let ended =
+                    |why: &String| (ERROR_ENDED, format!("recording {} ended, {why}", recording.label));
                 recording.failure.as_ref().map(ended)
             }
             _ => None,
@@ -241,6 +242,18 @@ pub(super) struct Transferring {
     pub(super) is_shown: bool,
     /// Its end was noticed.
     pub(super) is_over: bool,
+    /// The file that it is written to, if it is.
+    pub(super) to_file: Option<ToFile>,
+}
+
+/// A file that a scan is written to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToFile {
+    pub(super) path: String,
+    /// How it was opened: `n`, `w` or `a`.
+    pub(super) option: &'static str,
+    /// Bytes of it that may be in memory: kept and shown.
+    pub(super) cached_bytes: Option<u64>,
 }
 
 /// The scan and the range of it that `scan_set` selects.

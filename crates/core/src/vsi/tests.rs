@@ -137,11 +137,31 @@ impl World {
                 VsiOutcome::Stopped
             }
             VsiAction::Inspect { label } => VsiOutcome::Inspected(self.inspect(label)),
+            VsiAction::InspectFile { path } => {
+                let facts = VsiScanFacts {
+                    bytes: 16_064_000,
+                    format: Some("VDIF".into()),
+                    tracks: Some(16),
+                    start: Some(Nanos(1_795_694_400 * Nanos::SECOND.0)),
+                    length: Some(Nanos(8 * Nanos::SECOND.0)),
+                    track_bits_per_second: Some(1e6),
+                    bytes_per_second: Some(2_008_000.0),
+                    missing_bytes: Some(0),
+                    frame_bytes: Some(8032),
+                };
+                VsiOutcome::Inspected(match path.as_str() {
+                    "/data/short.vdif" => VsiScanFacts { bytes: 8032, ..facts },
+                    "/data/noise" => VsiScanFacts { bytes: 1 << 30, ..VsiScanFacts::default() },
+                    _ => facts,
+                })
+            }
             VsiAction::Connect(options) => {
                 assert!(self.view.transfer(options.id).is_none());
                 let size_bytes = self.view.scans[self.view.scan_number(&options.label).unwrap()].bytes;
                 let (id, label, host) = (options.id, options.label.clone(), options.host.clone());
-                let transfer = VsiTransfer { id, label, host, size_bytes, ..VsiTransfer::default() };
+                let range = (options.write.from, options.write.to.unwrap_or(size_bytes));
+                assert!(range.0 <= range.1 || options.source != VsiSource::ScanToFile);
+                let transfer = VsiTransfer { id, label, host, size_bytes, range, ..VsiTransfer::default() };
                 self.view.transfers.push(transfer);
                 VsiOutcome::Started
             }
@@ -331,6 +351,11 @@ fn m5copy_sends_scans_and_resumes_them() {
 }
 
 #[test]
+fn scans_become_files_of_this_host_and_files_are_checked() {
+    play(include_str!("tests/field-system-files.txt"));
+}
+
+#[test]
 fn m5copy_sends_chunks_and_files_in_both_directions() {
     play(include_str!("tests/m5copy-arrival.txt"));
 }
@@ -389,19 +414,24 @@ fn what_fails_after_an_answer_of_1_is_an_error_for_any_client() {
     assert_eq!(ask(&mut world, &mut client, "record=off"), "!record = 1 ;\n");
     world.view.recordings[0].is_running = true;
     assert_eq!(ask(&mut world, &mut client, "record=on:a_b_d"), "!record = 0 ;\n");
-    (world.view.recordings[0].is_running, world.view.recordings[0].failure) = (false, Some("disk full".into()));
+    (world.view.recordings[0].is_running, world.view.recordings[0].failure) =
+        (false, Some("disk full".into()));
     settle(&mut world, &VsiOutcome::Stopped);
     assert_eq!(next_error(&mut world), "!error ? 0 : 1002 : recording a_b_c ended, disk full");
     // One whose runtime asks before the outcome is known: one error, not two.
     world.next = Some(Trouble::TakesLong);
     assert_eq!(ask(&mut world, &mut client, "record=off"), "!record = 1 ;\n");
-    (world.view.recordings[1].is_running, world.view.recordings[1].failure) = (false, Some("disk full".into()));
+    (world.view.recordings[1].is_running, world.view.recordings[1].failure) =
+        (false, Some("disk full".into()));
     ask(&mut world, &mut client, "mtu?");
     settle(&mut world, &VsiOutcome::Stopped);
     assert_eq!(next_error(&mut world), "!error ? 0 : 1002 : recording a_b_d ended, disk full");
     assert_eq!(next_error(&mut world), "!error ? 0 :  : ");
     // Chunks that are not written when the connection, and its runtime with it, has gone.
-    assert_eq!(ask(&mut world, &mut client, "net_protocol=tcp;net2vbs=open"), "!net_protocol = 0 ;!net2vbs = 0 ;\n");
+    assert_eq!(
+        ask(&mut world, &mut client, "net_protocol=tcp;net2vbs=open"),
+        "!net_protocol = 0 ;!net2vbs = 0 ;\n"
+    );
     world.next = Some(Trouble::TakesLong);
     assert_eq!(ask(&mut world, &mut client, "net2vbs=close"), "!net2vbs = 1 ;\n");
     assert_eq!(client.dialogue.close(&mut world.shared), []);
@@ -414,7 +444,10 @@ fn what_fails_after_an_answer_of_1_is_an_error_for_any_client() {
     world.happen("broken nobody listens there");
     world.shared.notice(&world.view, world.now);
     assert_eq!(client.dialogue.close(&mut world.shared), []);
-    assert_eq!(next_error(&mut world), "!error ? 0 : 1003 : transfer of a_b_c to 10.0.0.1 ended, nobody listens there");
+    assert_eq!(
+        next_error(&mut world),
+        "!error ? 0 : 1003 : transfer of a_b_c to 10.0.0.1 ended, nobody listens there"
+    );
     // What ends with its connection, too.
     let mut client = Client::new(3);
     ask(&mut world, &mut client, "runtime=v:transient;net_protocol=tcp;net2vbs=open");
@@ -582,6 +615,12 @@ const WORDS: &[&str] = &[
     "reset",
     "ipd",
     "disk2net",
+    "disk2file",
+    "file_check",
+    "resume",
+    "net2vbs",
+    "close",
+    "+5",
     "connect",
     "disconnect",
     "10.0.0.1",

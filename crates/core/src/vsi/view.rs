@@ -82,15 +82,17 @@ pub struct VsiTransfer {
     pub id: u64,
     /// Label of the scan.
     pub label: String,
-    /// The host that receives it.
+    /// The host that receives it, or the path of the file that it is written to.
     pub host: String,
     /// Where it is.
     pub state: VsiTransferState,
     /// Size of the scan as one file, bytes.
     pub size_bytes: u64,
+    /// What is sent or written: first byte, and one past the last; 0 and 0 before that is known.
+    pub range: (u64, u64),
     /// Bytes read from the disks.
     pub read_bytes: u64,
-    /// Bytes that the connection took.
+    /// Bytes that the connection took, or that were written.
     pub sent_bytes: u64,
     /// Parts of the scan are missing, and so many bytes of fill were sent for them.
     pub missing: Option<u64>,
@@ -165,6 +167,11 @@ pub enum VsiAction {
         /// Its label.
         label: String,
     },
+    /// Look at a file in the same way.
+    InspectFile {
+        /// Its path.
+        path: String,
+    },
     /// Begin a transfer: answered when it is accepted, before it is connected.
     Connect(Box<VsiConnectOptions>),
     /// Send a range of bytes over a transfer that is connected; answered when it begins.
@@ -199,7 +206,7 @@ impl VsiAction {
             Self::Start(options) => Some(options.id),
             Self::Connect(options) => Some(options.id),
             Self::Stop { id } | Self::Disconnect { id } | Self::EndArrival { id } => Some(*id),
-            Self::Inspect { .. } | Self::Send { .. } | Self::Accept(_) => None,
+            Self::Inspect { .. } | Self::InspectFile { .. } | Self::Send { .. } | Self::Accept(_) => None,
         }
     }
 
@@ -214,6 +221,7 @@ impl VsiAction {
             | Self::Send { .. }
             | Self::Disconnect { .. }
             | Self::Accept(_)
+            | Self::InspectFile { .. }
             | Self::EndArrival { .. } => Nanos(4 * Nanos::SECOND.0),
             Self::Inspect { .. } => Nanos(7 * Nanos::SECOND.0),
         }
@@ -262,10 +270,23 @@ pub struct VsiConnectOptions {
     pub label: String,
     /// What is sent.
     pub source: VsiSource,
-    /// The host that receives it.
+    /// The host that receives it, or the path of the file that it is written to.
     pub host: String,
     /// Its TCP port.
     pub port: u16,
+    /// How the file is written, of [`VsiSource::ScanToFile`].
+    pub write: VsiFileWrite,
+}
+
+/// A range of a scan that is written to a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VsiFileWrite {
+    /// What becomes of a file of its path.
+    pub existing: VsiExisting,
+    /// First byte of the scan.
+    pub from: u64,
+    /// One past the last byte; `None`: the end of the scan.
+    pub to: Option<u64>,
 }
 
 /// What a transfer sends.
@@ -278,6 +299,8 @@ pub enum VsiSource {
     File,
     /// The chunks of a scan that the other host has not, at once.
     Chunks,
+    /// A scan to a file of this host, at once.
+    ScanToFile,
 }
 
 /// Where data of other hosts are to arrive.
@@ -306,14 +329,17 @@ pub enum VsiAccepted {
 }
 
 /// What becomes of a file that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VsiExisting {
-    /// It stays, and nothing is received.
+    /// It stays, and nothing is received or written.
+    #[default]
     Keep,
-    /// What arrives replaces it.
+    /// What is received or written replaces it.
     Replace,
-    /// What arrives is appended.
+    /// What is received or written is appended.
     Append,
+    /// It has the first bytes of what is written, and the rest is appended.
+    Resume,
 }
 
 /// A port of `net_port`.

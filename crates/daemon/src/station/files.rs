@@ -1,6 +1,7 @@
 //! Files of this host that VSI-S may read and write: those below the directories of the configuration.
 
 use skyhaul::io::disk::Tree;
+use skyhaul::io::disk::tree::Kind;
 use std::path::{Path, PathBuf};
 
 /// The directory that a path is below, and the path in it.
@@ -18,6 +19,40 @@ pub(crate) fn find(directories: &[PathBuf], path: &str) -> Result<(Tree, PathBuf
     };
     let tree = Tree::open(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     Ok((tree.shared(), rest))
+}
+
+/// A path as it was given, or a bare name in the first directory.
+pub(crate) fn named(directories: &[PathBuf], name: &str) -> String {
+    match directories.first() {
+        Some(first) if !name.contains('/') => first.join(name).to_string_lossy().into_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+/// The directory that a file is below which is to be written, its path there, and whether it exists.
+///
+/// # Errors
+/// It is below none of them, its own directory does not exist, it exists and `is_kept`, or it is no regular file.
+pub(crate) fn writable(
+    directories: &[PathBuf],
+    name: &str,
+    is_kept: bool,
+) -> Result<(Tree, PathBuf, bool), String> {
+    let (tree, path) = find(directories, name)?;
+    let above = path.parent().unwrap_or(Path::new(""));
+    tree.directory(above).map_err(|error| format!("the directory of {name}: {error}"))?;
+    let status = tree.status(&path).map_err(|error| format!("{name}: {error}"))?;
+    match status.map(|status| status.kind) {
+        Some(Kind::File) if is_kept => Err(exists(name)),
+        Some(Kind::File) => Ok((tree, path, true)),
+        Some(_) => Err(format!("{name}: it is no regular file")),
+        None => Ok((tree, path, false)),
+    }
+}
+
+/// Why a file that exists is not written: m5copy knows it by these words.
+pub(crate) fn exists(name: &str) -> String {
+    format!("{name}: File exists")
 }
 
 #[cfg(test)]

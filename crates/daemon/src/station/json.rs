@@ -10,7 +10,7 @@ use skyhaul_core::hint::split;
 use skyhaul_core::station::{
     DeliveryCounts, DeliveryStatus, InputStatus, PlannedStatus, QueuedId, QueuedState, QueuedStatus,
     RecordingStatus, Reserved, ScanDelivery, ScheduleStatus, StationDisk, StationRefusal, StationSnapshot,
-    TransferOutcome, TransferPace, TransferStatus, UnixMillis,
+    TransferForm, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
 };
 use std::path::Path;
 
@@ -157,7 +157,12 @@ pub(super) fn transfer(status: &TransferStatus) -> Value {
     json!({
         "transfer": status.transfer.0,
         "scan": status.request.scan,
-        "to": format!("{}:{}", status.request.host, status.request.port),
+        "to": match status.request.form {
+            TransferForm::ToFile(_) => status.request.host.clone(),
+            TransferForm::Scan | TransferForm::File | TransferForm::Chunks => {
+                format!("{}:{}", status.request.host, status.request.port)
+            }
+        },
         "state": status.state.name(),
         "outcome": status.outcome.as_ref().map(TransferOutcome::name),
         "reason": status.outcome.as_ref().and_then(TransferOutcome::reason),

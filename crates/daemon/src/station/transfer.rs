@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   disks ─ RangeReader ─▶ queue of pieces ─▶ pace, pause ─ TcpSender ─▶ the host that receives
+//!                                                        └ thread that writes ─▶ file of this host ([`to_file`])
 //! ```
 //!
 //! The stream is the bytes of the scan, or of a file, without any framing, as jive5ab and others receive it with `net2file`. It is complete
@@ -13,6 +14,7 @@
 
 mod chunks;
 mod reading;
+mod to_file;
 
 use super::setup::StationSetup;
 use reading::{FromDisks, Source, Wanted};
@@ -206,6 +208,7 @@ impl Sending {
         let (requests, wanted) = channel();
         let (to, from_disks) = sync_channel(self.source.queued_pieces());
         let (source, control) = (self.source.clone(), Arc::clone(&self.control));
+        let of_writer = Arc::clone(&readers);
         let read = move || {
             let _counted = readers;
             let waits = Arc::clone(&control);
@@ -216,6 +219,7 @@ impl Sending {
         let has_gaps = match self.plan.request.form {
             TransferForm::Scan | TransferForm::File => self.send_range(&requests, &from_disks)?,
             TransferForm::Chunks => self.send_chunks(&requests, &from_disks)?,
+            TransferForm::ToFile(write) => self.write_file(write, &requests, &from_disks, of_writer)?,
         };
         Ok(if has_gaps || self.counts.filled_bytes > 0 {
             TransferOutcome::Gaps
@@ -257,14 +261,21 @@ impl Sending {
 
     /// The next word of the reading thread.
     fn next(&self, from_disks: &Receiver<FromDisks>) -> Result<FromDisks, Early> {
+        match self.word(from_disks)? {
+            FromDisks::Failed(why) => Err(Early::Failed(why)),
+            said => Ok(said),
+        }
+    }
+
+    /// The next word of a thread that works on a disk.
+    fn word<T>(&self, from: &Receiver<T>) -> Result<T, Early> {
         let mut asked = Instant::now();
         loop {
             self.go_on()?;
             if self.control.has_waited.swap(false, Ordering::Relaxed) {
                 asked = Instant::now();
             }
-            match from_disks.recv_timeout(POLL_INTERVAL) {
-                Ok(FromDisks::Failed(why)) => return Err(Early::Failed(why)),
+            match from.recv_timeout(POLL_INTERVAL) {
                 Ok(said) => return Ok(said),
                 Err(RecvTimeoutError::Timeout) if asked.elapsed() < DISK_TIMEOUT => {}
                 Err(RecvTimeoutError::Timeout) => {

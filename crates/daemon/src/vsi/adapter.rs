@@ -7,17 +7,16 @@
 use super::arrivals::{ArrivalOptions, Arrivals};
 use super::inputs::{input, ports};
 use super::inspect;
+use super::refusals::refused;
 use super::sending;
 use super::shared::VsiStation;
-use crate::station::StationService;
-use skyhaul::core::hint::split;
+use crate::station::{StationService, files};
 use skyhaul::io::host::tree::host_name;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, State, scan_summary};
 use skyhaul_core::station::{
-    DiskCondition, RecordingOutcome, RecordingOverrides, RecordingState, RecordingStatus, StartRequest,
-    StationRefusal, StationRequest, StationSnapshot, TransferForm, TransferId, TransferRequest,
-    TransferState,
+    DiskCondition, ExistingFile, RecordingOutcome, RecordingOverrides, RecordingState, RecordingStatus,
+    StartRequest, StationRequest, StationSnapshot, TransferForm, TransferId, TransferRequest, TransferState,
 };
 use skyhaul_core::vsi::{
     VsiAcceptOptions, VsiAction, VsiCode, VsiConnectOptions, VsiCounts, VsiDisk, VsiOutcome,
@@ -168,11 +167,39 @@ impl StationAdapter {
         }
     }
 
-    async fn connect(&self, options: VsiConnectOptions) -> VsiOutcome {
+    /// Checks what can be known of a file before it is written, and gives it its whole path.
+    async fn to_file(&self, options: &mut VsiConnectOptions) -> Result<TransferForm, VsiOutcome> {
+        let files = self.arrivals.files().to_vec();
+        options.host = files::named(&files, &options.host);
+        let (path, write) = (options.host.clone(), sending::write(&options.write));
+        // A disk that hangs holds its places, and a client may ask again and again.
+        let Ok(place) = Arc::clone(&self.inspections).try_acquire_owned() else {
+            let why = "others wait for disks that do not respond, ask again";
+            return Err(VsiOutcome::Failed(VsiCode::Busy, why.into()));
+        };
+        let is_kept = write.existing == ExistingFile::Keep;
+        let check = move || {
+            let _place = place;
+            match files::writable(&files, &path, is_kept) {
+                Ok(_) => VsiOutcome::Started,
+                Err(why) => VsiOutcome::Failed(VsiCode::Failed, why),
+            }
+        };
+        match self.on_thread(check).await {
+            VsiOutcome::Started => Ok(TransferForm::ToFile(write)),
+            failed => Err(failed),
+        }
+    }
+
+    async fn connect(&self, mut options: VsiConnectOptions) -> VsiOutcome {
         let form = match options.source {
             VsiSource::Scan => TransferForm::Scan,
             VsiSource::File => TransferForm::File,
             VsiSource::Chunks => TransferForm::Chunks,
+            VsiSource::ScanToFile => match self.to_file(&mut options).await {
+                Ok(form) => form,
+                Err(failed) => return failed,
+            },
         };
         let request = TransferRequest { scan: options.label, form, host: options.host, port: options.port };
         match self.service.connect(request).await {
@@ -220,12 +247,22 @@ impl StationAdapter {
     }
 
     async fn inspect(&self, label: String) -> VsiOutcome {
+        let shared = Arc::clone(&self.shared);
+        self.inspection(move || inspect::inspect(&shared.disks, &label)).await
+    }
+
+    async fn inspect_file(&self, path: String) -> VsiOutcome {
+        let files = self.arrivals.files().to_vec();
+        self.inspection(move || inspect::inspect_file(&files, &path)).await
+    }
+
+    /// Looks at something on disks, among few at a time.
+    async fn inspection(&self, look: impl FnOnce() -> VsiOutcome + Send + 'static) -> VsiOutcome {
         let Ok(place) = Arc::clone(&self.inspections).acquire_owned().await else {
             return VsiOutcome::Failed(VsiCode::Busy, "the service is shutting down".into());
         };
-        let shared = Arc::clone(&self.shared);
         let inspecting = tokio::task::spawn_blocking(move || {
-            let outcome = inspect::inspect(&shared.disks, &label);
+            let outcome = look();
             drop(place);
             outcome
         });
@@ -261,6 +298,7 @@ impl VsiStation for StationAdapter {
             VsiAction::Start(options) => self.start(*options).await,
             VsiAction::Stop { id } => self.stop(id).await,
             VsiAction::Inspect { label } => self.inspect(label).await,
+            VsiAction::InspectFile { path } => self.inspect_file(path).await,
             VsiAction::Connect(options) => self.connect(*options).await,
             VsiAction::Send { id, from, to } => {
                 let send = |transfer| StationRequest::Send { transfer, from, to };
@@ -395,33 +433,4 @@ fn counts(status: &RecordingStatus) -> VsiCounts {
         recorded_bytes: counts.written_bytes,
         discarded_bytes: counts.discarded_bytes,
     }
-}
-
-fn refused(refusal: &StationRefusal) -> VsiOutcome {
-    let code = match refusal {
-        StationRefusal::NameTaken { .. } => return VsiOutcome::LabelTaken,
-        StationRefusal::BadName { .. }
-        | StationRefusal::NoInput { .. }
-        | StationRefusal::NoSchedule { .. }
-        | StationRefusal::BadRange { .. } => VsiCode::Parameter,
-        StationRefusal::InputBusy { .. }
-        | StationRefusal::StopIsPast
-        | StationRefusal::ScheduleLoaded { .. }
-        | StationRefusal::TooManySchedules
-        | StationRefusal::ScheduleConflicts { .. }
-        | StationRefusal::NoTransfer { .. }
-        | StationRefusal::NotConnected { .. }
-        | StationRefusal::NoRecording { .. } => VsiCode::Conflict,
-        StationRefusal::TooManyWaiting { .. }
-        | StationRefusal::TooManyTransfers { .. }
-        | StationRefusal::ShuttingDown => VsiCode::Busy,
-        StationRefusal::NoMemory { .. }
-        | StationRefusal::NoRate { .. }
-        | StationRefusal::NoSpace { .. }
-        | StationRefusal::NoDisk { .. }
-        | StationRefusal::NoScan { .. }
-        | StationRefusal::Queue(_)
-        | StationRefusal::Failed { .. } => VsiCode::Failed,
-    };
-    VsiOutcome::Failed(code, split(&refusal.to_string()).0.to_owned())
 }

@@ -92,6 +92,11 @@ impl Arrivals {
         Self { options, all: Mutex::default() }
     }
 
+    /// Directories below which files may be read and written.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.options.files
+    }
+
     /// As the HTTP API has them: all that are open, and the last ones that were closed.
     pub(crate) fn json(&self) -> Vec<Value> {
         let of = |(id, arrival): (&u64, &Arc<Arrival>)| {

@@ -1,9 +1,11 @@
-//! What `scan_check?` and `scan_set` need to know of a scan: from its indexes, and from the headers of some frames.
+//! What `scan_check?`, `scan_set` and `file_check?` need to know of a scan or a file: from indexes, and from the headers of some frames.
 
+use crate::station::files;
 use skyhaul::recording::{Recording, scan_summary};
 use skyhaul::samples::{Options, Samples};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::vsi::{VsiCode, VsiOutcome, VsiScanFacts};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 /// One datastream of a scan.
@@ -69,6 +71,31 @@ pub(super) fn inspect(disks: &[PathBuf], label: &str) -> VsiOutcome {
     VsiOutcome::Inspected(combined(bytes, counts, &streams))
 }
 
+/// Looks at a file below one of these directories. What is missing in it is what its times demand.
+pub(super) fn inspect_file(directories: &[PathBuf], name: &str) -> VsiOutcome {
+    let failed = |why: String| VsiOutcome::Failed(VsiCode::Failed, why);
+    let fault = |error: std::io::Error| failed(format!("{name}: {error}"));
+    let (tree, path) = match files::find(directories, name) {
+        Ok(found) => found,
+        Err(why) => return failed(why),
+    };
+    let file = match tree.read(&path, false) {
+        Ok((file, _)) => file,
+        Err(error) => return fault(error),
+    };
+    let bytes = match file.metadata() {
+        Ok(about) => about.len(),
+        Err(error) => return fault(error),
+    };
+    // This file, whatever its path leads to by now.
+    let opened = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let options = Options { verify: false, workers: 1, ..Options::default() };
+    let stream = Samples::of_files([opened], &options).ok().and_then(|samples| facts(&samples));
+    let received = stream.as_ref().map_or(0, |stream| bytes / u64::from(stream.frame_bytes.max(1)));
+    let counts = FrameCounts { received, lost: 0, is_irregular: false };
+    VsiOutcome::Inspected(combined(bytes, Some(counts), &[stream]))
+}
+
 fn combined(bytes: u64, counts: Option<FrameCounts>, streams: &[Option<StreamFacts>]) -> VsiScanFacts {
     let unknown = VsiScanFacts { bytes, ..VsiScanFacts::default() };
     let Some(known) = streams.iter().cloned().collect::<Option<Vec<_>>>() else { return unknown };
@@ -101,7 +128,10 @@ fn combined(bytes: u64, counts: Option<FrameCounts>, streams: &[Option<StreamFac
 /// `None` if its frames cannot be read as samples.
 fn stream_facts(recording: &Recording, stream: usize) -> Option<StreamFacts> {
     let options = Options { verify: false, workers: 1, ..Options::default() };
-    let samples = Samples::of_recording(recording, stream, &options).ok()?;
+    facts(&Samples::of_recording(recording, stream, &options).ok()?)
+}
+
+fn facts(samples: &Samples) -> Option<StreamFacts> {
     let (format, fps) = (samples.format(), i128::from(samples.frames_per_second()));
     let frame_bytes = u32::try_from(format.frame_bytes * format.parts.max(1)).ok()?;
     let bits = samples.coding().bits() * (1 + u32::from(samples.is_complex()));

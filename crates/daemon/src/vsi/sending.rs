@@ -1,8 +1,21 @@
 //! Transfers of the station as VSI-S sees them.
 
-use skyhaul_core::station::{TransferId, TransferOutcome, TransferState, TransferStatus};
-use skyhaul_core::vsi::{VsiTransfer, VsiTransferState};
+use skyhaul_core::station::{
+    ExistingFile, FileWrite, TransferId, TransferOutcome, TransferState, TransferStatus,
+};
+use skyhaul_core::vsi::{VsiExisting, VsiFileWrite, VsiTransfer, VsiTransferState};
 use std::collections::BTreeMap;
+
+/// How a file is written.
+pub(super) fn write(options: &VsiFileWrite) -> FileWrite {
+    let existing = match options.existing {
+        VsiExisting::Keep => ExistingFile::Keep,
+        VsiExisting::Replace => ExistingFile::Replace,
+        VsiExisting::Append => ExistingFile::Append,
+        VsiExisting::Resume => ExistingFile::Resume,
+    };
+    FileWrite { existing, from: options.from, to: options.to }
+}
 
 /// Those among all that dialogues began, by the numbers that these gave them.
 pub(super) fn transfers(all: &[TransferStatus], known: &BTreeMap<u64, TransferId>) -> Vec<VsiTransfer> {
@@ -20,6 +33,7 @@ pub(super) fn transfers(all: &[TransferStatus], known: &BTreeMap<u64, TransferId
                 TransferState::Ended => VsiTransferState::Ended,
             },
             size_bytes: status.size_bytes,
+            range: status.range,
             read_bytes: counts.read_bytes,
             sent_bytes: counts.sent_bytes,
             missing: (outcome == Some(&TransferOutcome::Gaps)).then_some(counts.filled_bytes),

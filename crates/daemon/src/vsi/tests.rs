@@ -46,6 +46,7 @@ impl VsiStation for TestStation {
                 VsiOutcome::Stopped
             }
             VsiAction::Inspect { .. }
+            | VsiAction::InspectFile { .. }
             | VsiAction::Connect(_)
             | VsiAction::Send { .. }
             | VsiAction::Disconnect { .. }

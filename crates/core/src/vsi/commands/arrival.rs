@@ -15,7 +15,7 @@ use crate::vsi::runtime::{Arriving, DEFAULT_DATA_PORT};
 use crate::vsi::view::{VsiAcceptOptions, VsiAccepted, VsiAction, VsiExisting, VsiOutcome, VsiPort};
 
 /// Maximum length of a path in bytes.
-const MAX_PATH_BYTES: usize = 1024;
+pub(super) const MAX_PATH_BYTES: usize = 1024;
 
 pub(super) fn net2file(context: &mut Context<'_>) -> Stepped {
     if context.request.query {
@@ -98,7 +98,9 @@ pub(super) fn accepting(
 pub(super) fn close(context: &mut Context<'_>, keyword: &str) -> Stepped {
     match context.runtime.arrival.filter(|held| held.keyword == keyword) {
         // It is closing already.
-        Some(held) if context.unsettled.contains(&held.id) => Ok(Step::Reply(context.reply(VsiCode::Started))),
+        Some(held) if context.unsettled.contains(&held.id) => {
+            Ok(Step::Reply(context.reply(VsiCode::Started)))
+        }
         Some(held) => Ok(Step::Act(VsiAction::EndArrival { id: held.id }, Pending::EndArrival)),
         None => Err(Refused(VsiCode::Conflict, format!("{keyword} is not open"))),
     }

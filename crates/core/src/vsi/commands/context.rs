@@ -40,6 +40,8 @@ pub(in crate::vsi) enum Pending {
     Start(Starting),
     Stop,
     Check,
+    /// The bytes that the file must have.
+    CheckFile(u64),
     Select(Selection),
     Connect(Transferring),
     Send((u64, u64)),

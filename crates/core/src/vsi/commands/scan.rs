@@ -5,7 +5,7 @@ use super::numbers::{significant, vex_time};
 use crate::observation::time::vex_time as read_time;
 use crate::placement::Nanos;
 use crate::vsi::mode::digits;
-use crate::vsi::reply::VsiCode;
+use crate::vsi::reply::{VsiCode, VsiReply};
 use crate::vsi::runtime::SelectedScan;
 use crate::vsi::view::{VsiAction, VsiOutcome, VsiScan, VsiScanFacts};
 
@@ -210,20 +210,24 @@ pub(super) fn checked(context: &mut Context<'_>, outcome: Option<VsiOutcome>) ->
     let label = &context.runtime.selected.label;
     let number = context.view.scan_number(label).map_or("?".to_owned(), |at| (at + 1).to_string());
     let reply = context.reply(VsiCode::Done).field(number).field(label);
-    let Some(format) = &facts.format else { return Ok(Step::Reply(reply.field("?"))) };
+    Ok(Step::Reply(described(reply, &facts)))
+}
+
+/// Appends what the samples are, to the bytes of a frame; `?` if that is not known.
+pub(super) fn described(reply: VsiReply, facts: &VsiScanFacts) -> VsiReply {
+    let Some(format) = &facts.format else { return reply.field("?") };
     fn shown<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
         value.map_or_else(|| "?".to_owned(), write)
     }
     let seconds = |length: Nanos| significant(length.0 as f64 / 1e9) + "s";
-    let reply = reply
+    reply
         .field(format)
         .field(shown(facts.tracks, |tracks| tracks.to_string()))
         .field(shown(facts.start, |start| vex_time(start, 4)))
         .field(shown(facts.length, seconds))
         .field(shown(facts.track_bits_per_second, |bits| significant(bits / 1e6) + "Mbps"))
         .field(shown(facts.missing_bytes, |bytes| bytes.to_string()))
-        .field(shown(facts.frame_bytes, |bytes| bytes.to_string()));
-    Ok(Step::Reply(reply))
+        .field(shown(facts.frame_bytes, |bytes| bytes.to_string()))
 }
 
 /// `scandir? N`: how many scans there are, and the label, start and length of number N, from 0.

@@ -15,6 +15,7 @@ mod bits {
     pub(super) const RECORDING: u32 = 1 << 6;
     pub(super) const FULL: u32 = 1 << 7;
     pub(super) const LOSING: u32 = 1 << 10;
+    pub(super) const TO_FILE: u32 = 1 << 12;
     pub(super) const SENDING: u32 = 1 << 14;
 }
 
@@ -30,6 +31,7 @@ pub(super) fn status(context: &mut Context<'_>) -> Stepped {
     let view = context.view;
     let running = context.runtime.running(view);
     let sends = context.runtime.transferring(view).is_some();
+    let is_to_file = context.runtime.transfer.as_ref().is_some_and(|held| held.to_file.is_some());
     let receives = context.runtime.arriving(view).is_some();
     let has_room = view.selected(&context.runtime.disks).any(|disk| disk.free_bytes > 0);
     let pending = context.errors.peek();
@@ -40,7 +42,8 @@ pub(super) fn status(context: &mut Context<'_>) -> Stepped {
         (running.is_some(), bits::RECORDING),
         (!has_room, bits::FULL),
         (running.is_some_and(|recording| recording.counts.discarded_bytes > 0), bits::LOSING),
-        (sends, bits::SENDING),
+        (sends && is_to_file, bits::TO_FILE),
+        (sends && !is_to_file, bits::SENDING),
     ];
     let word: u32 = word.into_iter().filter_map(|(is_set, bit)| is_set.then_some(bit)).sum();
     let reply = context.reply(VsiCode::Done).field(format_args!("0x{word:08x}"));
@@ -118,7 +121,8 @@ pub(super) fn tstat(context: &mut Context<'_>) -> Stepped {
         (*id, RECORDING, [("receive", counts.received_bytes), ("record", counts.recorded_bytes)])
     } else if let (Some(sending), Some(held)) = (runtime.transferring(view), &runtime.transfer) {
         let name = transfer::keyword(held.source);
-        (sending.id, name, [("read", sending.read_bytes), ("send", sending.sent_bytes)])
+        let second = if held.to_file.is_some() { "write" } else { "send" };
+        (sending.id, name, [("read", sending.read_bytes), (second, sending.sent_bytes)])
     } else if let Some((held, arrival)) = runtime.arriving(view) {
         (held.id, held.keyword, [("receive", arrival.written_bytes), ("write", arrival.written_bytes)])
     } else {

@@ -27,6 +27,7 @@ pub(super) fn keyword(source: VsiSource) -> &'static str {
         VsiSource::Scan => "disk2net",
         VsiSource::File => "file2net",
         VsiSource::Chunks => "vbs2net",
+        VsiSource::ScanToFile => "disk2file",
     }
 }
 
@@ -40,7 +41,7 @@ pub(super) fn as_one_file(context: &mut Context<'_>, source: VsiSource) -> Stepp
             let host = context.request.field(1).to_owned();
             let (label, range) = match source {
                 VsiSource::File => (context.request.field(2).to_owned(), (0, None)),
-                VsiSource::Scan | VsiSource::Chunks => selected(context)?,
+                VsiSource::Scan | VsiSource::Chunks | VsiSource::ScanToFile => selected(context)?,
             };
             connect(context, &host, label, source, range)
         }
@@ -52,7 +53,7 @@ pub(super) fn as_one_file(context: &mut Context<'_>, source: VsiSource) -> Stepp
 }
 
 /// The label of the selected scan, and the range of it.
-fn selected(context: &Context<'_>) -> Result<(String, (u64, Option<u64>)), Refused> {
+pub(super) fn selected(context: &Context<'_>) -> Result<(String, (u64, Option<u64>)), Refused> {
     let selected = &context.runtime.selected;
     match selected.label.as_str() {
         "" => Err(Refused(VsiCode::Failed, "no scan is selected, use scan_set".into())),
@@ -111,7 +112,8 @@ pub(super) fn connect(
         _ => return Err(parameter("data are sent to one port, give one to net_port")),
     };
     let id = context.number();
-    let options = VsiConnectOptions { id, label, source, host: host.to_owned(), port };
+    let host = host.to_owned();
+    let options = VsiConnectOptions { id, label, source, host, port, ..VsiConnectOptions::default() };
     let (range, to_end) = ((start, end.unwrap_or(start)), end.is_none());
     let held = Transferring { id, source, range, to_end, ..Transferring::default() };
     Ok(Step::Act(VsiAction::Connect(Box::new(options)), Pending::Connect(held)))
@@ -126,7 +128,7 @@ pub(super) fn connecting(
         // The connection is made while the client asks whether it stands.
         Some(VsiOutcome::Started) | None => {
             let code = match held.source {
-                VsiSource::Scan => VsiCode::Started,
+                VsiSource::Scan | VsiSource::ScanToFile => VsiCode::Started,
                 // m5copy accepts only 0 for these.
                 VsiSource::File | VsiSource::Chunks => VsiCode::Done,
             };

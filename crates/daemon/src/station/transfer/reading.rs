@@ -16,8 +16,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 const AHEAD_OF_CHUNKS: usize = 6;
 /// The same of a scan as one file: one in the queue, one that waits for it.
 const AHEAD: usize = 2;
-/// Pieces that a connection sends.
+/// Pieces that a connection sends, or the thread that writes a file has: one that is written, one that waits.
 const SENT: usize = 1;
+const WRITTEN: usize = 2;
 /// Bytes of a file that are read at a time.
 const FILE_PIECE_BYTES: u64 = 1 << 20;
 
@@ -25,7 +26,7 @@ const FILE_PIECE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     disks: Vec<PathBuf>,
-    /// Directories whose files may be sent.
+    /// Directories whose files may be sent and written.
     files: Vec<PathBuf>,
     name: String,
     form: TransferForm,
@@ -98,6 +99,11 @@ impl Source {
         Self { disks, files, name: request.scan.clone(), form: request.form }
     }
 
+    /// Directories whose files may be sent and written.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
     /// Pieces that the queue holds; one more waits for it.
     pub(super) fn queued_pieces(&self) -> usize {
         self.ahead() - 1
@@ -106,13 +112,14 @@ impl Source {
     fn ahead(&self) -> usize {
         match self.form {
             TransferForm::Chunks => AHEAD_OF_CHUNKS,
-            TransferForm::Scan | TransferForm::File => AHEAD,
+            TransferForm::Scan | TransferForm::File | TransferForm::ToFile(_) => AHEAD,
         }
     }
 
     /// Pieces that are not with the reader.
     fn held_pieces(&self) -> usize {
-        self.ahead() + SENT
+        let taken = if matches!(self.form, TransferForm::ToFile(_)) { WRITTEN } else { SENT };
+        self.ahead() + taken
     }
 
     /// Reads. It ends when nobody takes what it reads.
@@ -123,7 +130,7 @@ impl Source {
         control: &TransferControl,
     ) {
         let read = match self.form {
-            TransferForm::Scan => self.read_scan(wanted, to, control),
+            TransferForm::Scan | TransferForm::ToFile(_) => self.read_scan(wanted, to, control),
             TransferForm::File => self.read_file(wanted, to, control),
             TransferForm::Chunks => self.read_chunks(wanted, to, control),
         };

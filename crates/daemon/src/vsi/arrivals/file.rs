@@ -3,7 +3,6 @@
 use super::peer::Peer;
 use super::shared::{Arrival, Receiver};
 use crate::station::files;
-use skyhaul::io::disk::tree::Kind;
 use skyhaul::io::disk::{DiskTurn, Tree};
 use skyhaul::io::lock::lock;
 use skyhaul_core::vsi::{VsiCode, VsiExisting};
@@ -44,17 +43,11 @@ impl ArrivingFile {
         existing: VsiExisting,
     ) -> Result<Self, (VsiCode, String)> {
         let failed = |why: String| (VsiCode::Failed, why);
-        let (tree, path) = files::find(directories, name).map_err(failed)?;
         let fault = |error: io::Error| failed(format!("{name}: {error}"));
-        let status = tree.status(&path).map_err(fault)?;
-        match (status.map(|status| status.kind), existing) {
-            // m5copy knows it by these words.
-            (Some(Kind::File), VsiExisting::Keep) => return Err(failed(format!("{name}: File exists"))),
-            (Some(Kind::File), _) | (None, _) => {}
-            (Some(_), _) => return Err(failed(format!("{name}: it is no regular file"))),
-        }
+        let is_kept = existing == VsiExisting::Keep;
+        let (tree, path, is_there) = files::writable(directories, name, is_kept).map_err(failed)?;
         let (file, _) = tree.write(&path, false).map_err(fault)?;
-        let is_new = status.is_none();
+        let is_new = !is_there;
         if is_new {
             let modified = file.metadata().and_then(|of| of.modified()).map_err(fault)?;
             let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
