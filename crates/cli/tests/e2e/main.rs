@@ -67,5 +67,6 @@ mod transports;
 mod uploaded;
 mod vsi;
 mod vsi_arrivals;
+mod vsi_files;
 mod web_copy;
 mod webdav;
