@@ -1,7 +1,7 @@
 """m5copy copies scans and files between `skyhaul serve` and jive5ab, in both directions: all programs are real, and drive each other.
 
 Needs jive5ab 3.1.0 and its m5copy: `git clone https://github.com/jive-vlbi/jive5ab`, build it with CMake, and set SKYHAUL_JIVE5AB to the
-program and SKYHAUL_M5COPY to scripts/m5copy. What m5copy sends is replayed without them in crates/core/src/vsi/tests/m5copy-transfer.txt and
+program and SKYHAUL_M5COPY to scripts/m5copy. The tests between two stations need m5copy alone. What m5copy sends is replayed without them in crates/core/src/vsi/tests/m5copy-transfer.txt and
 m5copy-arrival.txt, and what jive5ab sends in crates/daemon/src/vsi/arrivals/tests.rs.
 """
 
@@ -26,9 +26,15 @@ LABELS = ("n26c3_mh_no0001", "n26c3_mh_no0002")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _peers():
-    if not (JIVE5AB and M5COPY and importlib.util.find_spec("six")):
-        pytest.skip("m5copy and jive5ab are not here (git clone https://github.com/jive-vlbi/jive5ab; cmake; "
+def _m5copy():
+    if not (M5COPY and importlib.util.find_spec("six")):
+        pytest.skip("m5copy is not here (git clone https://github.com/jive-vlbi/jive5ab; SKYHAUL_M5COPY=scripts/m5copy; pip install six)")
+
+
+@pytest.fixture(name="_jive5ab", scope="module")
+def _is_jive5ab_here():
+    if not JIVE5AB:
+        pytest.skip("jive5ab is not here (git clone https://github.com/jive-vlbi/jive5ab; cmake; "
                     "SKYHAUL_JIVE5AB=the program SKYHAUL_M5COPY=scripts/m5copy; pip install six)")  # fmt: skip
 
 
@@ -37,6 +43,14 @@ def frames(number, count, seed):
     noise = random.Random(seed)
     for n in range(number, number + count):
         words = (1000 + n // PER_SECOND, 53 << 24 | n % PER_SECOND, 1 << 29 | 4 << 24 | FRAME // 8, 1 << 26 | 0x4D68, 0, 0, 0, 0)
+        yield struct.pack("<8I", *words) + noise.randbytes(FRAME - 32)
+
+
+def slow_frames(count):
+    """VDIF frames of a stream of 16 channels of one bit, 250 frames a second: 1 Mb/s of a channel."""
+    noise = random.Random(count)
+    for n in range(count):
+        words = (1000 + n // 250, 53 << 24 | n % 250, 1 << 29 | 4 << 24 | FRAME // 8, 0x4D68, 0, 0, 0, 0)
         yield struct.pack("<8I", *words) + noise.randbytes(FRAME - 32)
 
 
@@ -116,7 +130,7 @@ class Peers:
 
 
 @pytest.fixture(name="peers")
-def _running(tmp_path):
+def _running(_jive5ab, tmp_path):
     peers = Peers(tmp_path)
     yield peers
     peers.stop()
@@ -199,8 +213,85 @@ def run_m5copy(source, sink, *options):
     return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
+def end_all(processes):
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    for process in processes:
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+@pytest.fixture(name="two")
+def _two(tmp_path):
+    """Two stations."""
+    processes, stations = [], [station(tmp_path, name) for name in ("one", "two")]
+    for port, _, here in stations:
+        with (here / "log").open("wb") as said:
+            words = [str(word) for word in (BINARY, "serve", "--config", here / "station.toml")]
+            processes.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=here))
+        wait_for_port(port, processes[-1], here / "log")
+    yield stations
+    end_all(processes)
+
+
+def wait_for(what, done):
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+def test_files_and_scans_go_between_two_stations_without_a_mode(two):
+    (one, disks, here), (two, disks_two, here_two) = two
+    label, host = LABELS[0], "127.0.0.1"
+    whole = flexbuff(disks, label, 3, 5)
+    wait_for("the list of scans", lambda: ask(one, f"scan_set={label}").startswith("!scan_set = 0"))
+    # 250 frames a second of 16 channels of one bit: long enough that its rate shows, and a rate that m5copy can read.
+    slow = b"".join(slow_frames(2000))
+    (here / "files" / "a.vdif").write_bytes(slow)
+    copies = {
+        "a scan as a file of the other station": (f"vbs://{host}:{one}/{label}", f"file://{host}:{two}{here_two}/files/"),
+        "a scan as a file of its own station": (f"vbs://{host}:{one}/{label}", f"file://{host}:{one}{here}/files/"),
+        "a range of it": (f"vbs://{host}:{one}/{label}:80320:1686720", f"file://{host}:{one}{here}/files/range.vdif"),
+        "a file as a scan of the other station": (f"file://{host}:{one}{here}/files/a.vdif", f"vbs://{host}:{two}/n26c3_on_no0001"),
+    }
+    with ThreadPoolExecutor() as several:
+        done = dict(zip(copies, several.map(lambda words: run_m5copy(*words), copies.values()), strict=True))
+    for what, of in done.items():
+        assert of.returncode == 0, f"{what}: {of.stdout}\n{of.stderr}"
+    assert (here_two / "files" / f"{label}.m5a").read_bytes() == whole
+    assert (here / "files" / f"{label}.m5a").read_bytes() == whole
+    assert (here / "files" / "range.vdif").read_bytes() == whole[80320:80320 + 1606400]
+    wait_for("the recording", lambda: scan(disks_two, "n26c3_on_no0001") == slow)
+    assert subprocess.run([BINARY, "check", "n26c3_on_no0001", *(word for disk in disks_two for word in ("--disk", disk))],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False).returncode == 0  # fmt: skip
+
+    # A file that is there is an error; the rest of one is resumed. (This m5copy refuses its own --allow_overwrite.)
+    local = (f"vbs://{host}:{one}/{label}", f"file://{host}:{one}{here}/files/")
+    refused = run_m5copy(*local)
+    assert refused.returncode != 0 and "File exists" in refused.stdout + refused.stderr, f"{refused.stdout}\n{refused.stderr}"
+    target = here / "files" / f"{label}.m5a"
+    os.truncate(target, 12_345_679)
+    assert run_m5copy(*local, "--resume").returncode == 0 and target.read_bytes() == whole
+
+    # Damage at the source: m5copy must not say that it was copied, and nothing has the name of the file.
+    target.unlink()
+    with (disks[1] / label / f"{label}.00000001").open("r+b") as chunk:
+        chunk.seek(8_000_000)
+        chunk.write(bytes(100_000))
+    damaged = run_m5copy(*local)
+    assert damaged.returncode != 0 and "was not written" in damaged.stdout + damaged.stderr, f"{damaged.stdout}\n{damaged.stderr}"
+    assert sorted(path.name for path in (here / "files").iterdir()) == ["a.vdif", "range.vdif"]
+    # A file whose format cannot be found.
+    (here / "files" / "noise").write_bytes(random.Random(3).randbytes(2_000_000))
+    unknown = run_m5copy(f"file://{host}:{one}{here}/files/noise", f"vbs://{host}:{two}/n26c3_on_no0002")
+    assert unknown.returncode != 0 and "could not be deduced" in unknown.stdout + unknown.stderr, f"{unknown.stdout}\n{unknown.stderr}"
+
+
 @pytest.fixture(name="three")
-def _three(tmp_path):
+def _three(_jive5ab, tmp_path):
     """Two stations; a jive5ab whose disks are mounted in a namespace of its own, since it knows no other disks."""
     processes = []
 
@@ -223,13 +314,7 @@ def _three(tmp_path):
     else:
         start(there / "log", jive, JIVE5AB, "-m", "2", "-p", jive)
     yield stations, (jive, mounted, there / "files")
-    for process in processes:
-        process.send_signal(signal.SIGINT)
-    for process in processes:
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    end_all(processes)
 
 
 def test_m5copy_copies_to_a_station_and_between_stations(three):
