@@ -8,6 +8,8 @@
 //!   Take::Many      recvmmsg × 32         ─▶ hot scratch ─▶ memcpy         ─▶ ring      a typical good receiver
 //!   Take::Single    recv                  ─▶ hot scratch ─▶ memcpy         ─▶ ring      a simple one
 //!   Take::Drain     as Trains, but nothing is copied: the other end of a sender's benchmark
+//!   ScatterReceiver recvmmsg ─▶ each payload in the slot that is predicted for it
+//!   BarePlacer      a program in the kernel that places without a check, or drops
 //! ```
 //!
 //! ```no_run
@@ -21,6 +23,12 @@
 //!
 //! Limits: one sender, all packets of one known length; for measurements only.
 
+mod place;
+mod scatter;
+
+pub use place::BarePlacer;
+pub use scatter::{ScatterReceiver, Scattered};
+
 use crate::{
     address::Endpoint,
     copy,
@@ -32,6 +40,7 @@ use crate::{
         set_option,
     },
 };
+use rustix::{io::Errno, net::RecvFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io, mem,
@@ -169,28 +178,21 @@ impl BareReceiver {
         let n = match self.options.take {
             Take::Single => {
                 let slot = &mut self.scratch[..SLOT];
-                rustix::net::recv(&self.socket, slot, rustix::net::RecvFlags::empty())
+                rustix::net::recv(&self.socket, slot, RecvFlags::empty())
                     .map(|(n, _)| {
                         self.headers[0].msg_len = n as u32;
                         1
                     })
                     .map_err(io::Error::from)
             }
-            _ => self.receive_many(),
+            // SAFETY: the headers point to vectors that point into the scratch; all live as long as `self`, and none was moved
+            // since (they are heap memory of vectors that never grow).
+            _ => unsafe { receive_many(&self.socket, &mut self.headers) },
         };
         match n {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
             n => n,
         }
-    }
-
-    fn receive_many(&mut self) -> io::Result<usize> {
-        let (headers, depth) = (self.headers.as_mut_ptr(), self.headers.len() as u32);
-        let fd = self.socket.as_raw_fd();
-        // SAFETY: the `depth` headers point to vectors that point into the scratch; all live as long as `self`, and
-        // none was moved since (they are heap memory of vectors that never grow).
-        let n = unsafe { libc::recvmmsg(fd, headers, depth, libc::MSG_WAITFORONE as _, ptr::null_mut()) };
-        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     #[inline]
@@ -215,11 +217,25 @@ impl BareReceiver {
     }
 }
 
+/// One `recvmmsg`: waits for the first message, and takes those that are there. Returns how many it filled.
+///
+/// # Safety
+/// The headers point to vectors, and these to memory, which live until the call returns and are written by nobody else.
+unsafe fn receive_many(socket: &Socket, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    let (fd, depth) = (socket.as_raw_fd(), headers.len() as u32);
+    let headers = headers.as_mut_ptr();
+    // SAFETY: there are `depth` headers; the caller answers for what they point to.
+    let n = unsafe { libc::recvmmsg(fd, headers, depth, libc::MSG_WAITFORONE as _, ptr::null_mut()) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
 /// How a bare sender passes packets to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Give {
     /// Trains (`UDP_SEGMENT`), up to four per system call.
     Trains,
+    /// One train of so many packets per system call, or fewer if they are too long for it.
+    TrainsOf(u16),
     /// Up to 32 single packets per system call.
     Many,
     /// One packet per system call.
@@ -268,6 +284,7 @@ impl BareSender {
     fn message_packets(&self) -> usize {
         match self.give {
             Give::Trains => (TRAIN_BYTES / self.packet_bytes).clamp(1, TRAIN_PACKETS),
+            Give::TrainsOf(most) => (TRAIN_BYTES / self.packet_bytes).clamp(1, usize::from(most).max(1)),
             Give::Many | Give::Single => 1,
         }
     }
@@ -277,8 +294,26 @@ impl BareSender {
     pub fn batch_packets(&self) -> usize {
         match self.give {
             Give::Trains => 4 * self.message_packets(),
+            Give::TrainsOf(_) => self.message_packets(),
             Give::Many => (4 * TRAIN_BYTES / self.packet_bytes).clamp(1, 32),
             Give::Single => 1,
+        }
+    }
+
+    /// The next datagram that its peer sends to it, if one comes by then.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn receive(&self, bytes: &mut [u8], wait: Duration) -> io::Result<Option<usize>> {
+        let flags = if wait.is_zero() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        if !wait.is_zero() {
+            self.socket.set_read_timeout(Some(wait))?;
+        }
+        match rustix::net::recv(&self.socket, bytes, flags) {
+            Ok((n, _)) => Ok(Some(n)),
+            // The last is an ICMP error for an earlier packet.
+            Err(Errno::WOULDBLOCK | Errno::INTR | Errno::CONNREFUSED) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -333,7 +368,7 @@ mod tests {
     fn every_bare_loop_takes_what_every_bare_sender_gives() {
         const PACKET: usize = 1472;
         for take in [Take::Trains, Take::Many, Take::Single, Take::Drain] {
-            for give in [Give::Trains, Give::Many, Give::Single] {
+            for give in [Give::Trains, Give::TrainsOf(3), Give::Many, Give::Single] {
                 let at: Endpoint = "udp://127.0.0.1:0".parse().unwrap();
                 let options = BareReceiverOptions { take, packet_bytes: PACKET, strip: 8, memory: 1 << 20 };
                 let mut receiver = BareReceiver::open(&at, &options).unwrap();

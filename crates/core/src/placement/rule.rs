@@ -31,10 +31,12 @@
 //!
 //! Limits: heads of 128 bytes, 48 values, [`MAX_TRAIN`] packets in a train, units below 64 KiB.
 
+mod bare;
 mod emit;
 mod judge;
 mod log;
 
+pub use bare::{BARE_MEMORY, BARE_SLACK, BareMap, BarePlacement};
 pub use emit::{PASSED_TO_WAKE, PROCESSOR_BYTES, RuleMap, RuleProgram, count_words, program};
 pub use judge::{LoggedTrain, RuleAnswer, RuleCounts, RuleTable, TrainAnswer};
 pub use log::{LOG_ENTRIES, LOG_HEAD, LOG_TAIL, LoggedPacket, LoggedRun, RuleLog};
