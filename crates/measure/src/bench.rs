@@ -30,6 +30,7 @@ pub mod rdma;
 mod receive;
 mod record;
 mod send;
+mod veth;
 
 pub use balance::start_balancer;
 pub use heaps::fixed::{FIXED_INPUTS, fixed_input};

@@ -13,6 +13,7 @@ use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
 use skyhaul_measure::bench::FIXED_INPUTS;
+use skyhaul_measure::bench::rdma::LANES;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -31,8 +32,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED, add = ALWAYS)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
-    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul
-    #[arg(long, value_delimiter = ',', value_name = "NAME", add = to(PATH))]
+    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul;
+    /// rdma: udp, tcp, scatter, bare, ring, place, drop, write-stage, write-bpf and others, as its table names them
+    #[arg(long, value_delimiter = ',', value_name = "NAME", add = to(PATH | RDMA))]
     pub(crate) candidates: Vec<String>,
     /// Datagram sizes, rounded down to the next that the format allows (for record, default 8040)
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES", add = to(PATH))]
@@ -59,7 +61,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = NETWORK, add = ALWAYS)]
     pub(crate) address: IpAddr,
     /// Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root)
-    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>, help_heading = NETWORK, add = to(PATH | EXPERIMENTS))]
+    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>, help_heading = NETWORK, add = to(PATH | EXPERIMENTS | RDMA))]
     pub(crate) netns: Option<(String, String)>,
     /// Hand packets to the kernel one by one instead of in trains
     #[arg(long, add = to(PATH))]
@@ -68,7 +70,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, add = to(PATH | LIMITED | PEERS | RDMA))]
     pub(crate) cpus: (usize, usize),
     /// Memory that packets are placed into
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), add = to(PATH))]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), add = to(PATH | RDMA))]
     pub(crate) memory: Size,
     #[command(flatten)]
     pub(crate) heaps: HeapBenchArgs,
@@ -131,6 +133,18 @@ pub(crate) struct RdmaBenchArgs {
     /// Bytes of a message
     #[arg(long = "messages", value_name = "SIZE", value_delimiter = ',', default_value = "8KiB,64KiB,512KiB,2MiB", value_parser = some::<Size>("such as 8KiB,2MiB"), add = to(RDMA))]
     pub(crate) message_sizes: Vec<Size>,
+    /// Longest datagram, bytes of UDP payload
+    #[arg(long = "datagram", value_name = "BYTES", default_value_t = 8972, value_parser = from_to::<u16>(128, 65_507, "8972 fits a jumbo frame, 1472 an Ethernet frame"), add = to(RDMA))]
+    pub(crate) datagram_bytes: u16,
+    /// Datagrams that the sender of `receivers` and `lanes` hands to the kernel in one train (UDP_SEGMENT); 1: each by itself
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = from_to::<u16>(1, 46, "trains of 7 datagrams of 8972 bytes fit 64 KiB"), add = to(RDMA))]
+    pub(crate) train: u16,
+    /// LOFAR lanes to try, at most
+    #[arg(long, value_name = "N", default_value_t = LANES, value_parser = from_to::<u16>(1, u64::from(LANES), "an antenna field has 4"), add = to(RDMA))]
+    pub(crate) lanes: u16,
+    /// Measure between two networks of its own, over a pair of interfaces (veth) with an MTU of 9000 (needs root)
+    #[arg(long, conflicts_with_all = ["netns", "address"], help_heading = NETWORK, add = to(RDMA))]
+    pub(crate) veth: bool,
     /// Shares of datagrams to withhold
     #[arg(long = "losses", value_name = "SHARE", value_delimiter = ',', default_value = "0.001,0.01,0.03,0.1", add = to(RDMA))]
     pub(crate) losses: Vec<f64>,

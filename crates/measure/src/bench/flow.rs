@@ -53,10 +53,16 @@ impl Throttle {
     /// Return when `bytes` more may be sent, or the run ends.
     #[inline]
     pub(super) fn wait(&mut self, bytes: u64) {
+        self.wait_with(bytes, || {});
+    }
+
+    /// The same where the receiver does not say how far it is: `look` finds out, and notes it in the flow.
+    #[inline]
+    pub(super) fn wait_with(&mut self, bytes: u64, look: impl FnMut()) {
         if let BenchLoad::Rate(rate) = self.load {
             self.wait_until_due(bytes, rate);
         } else if !self.may_send(bytes) {
-            self.wait_for_room(bytes);
+            self.wait_for_room(bytes, look);
         }
         self.sent += bytes;
     }
@@ -70,10 +76,12 @@ impl Throttle {
     }
 
     #[cold]
-    fn wait_for_room(&mut self, bytes: u64) {
+    fn wait_for_room(&mut self, bytes: u64, mut look: impl FnMut()) {
         let (start, cpu) = (Instant::now(), thread::cpu_time());
+        look();
         while !self.may_send(bytes) && !self.stop.is_set() {
             std::hint::spin_loop();
+            look();
             let limit = self.flow.limit.0.load(Ordering::Relaxed);
             if limit > 0 && self.sent + bytes > limit {
                 // The stage after the receiver needs this CPU, and takes much longer.

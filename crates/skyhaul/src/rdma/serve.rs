@@ -272,6 +272,13 @@ impl RdmaServer {
         self.regions.iter().filter_map(memory).collect()
     }
 
+    /// The memory of a region. It outlives the server.
+    #[must_use]
+    pub fn region_memory(&self, region: &str) -> Option<Arc<RemoteMemory>> {
+        let own = self.regions.iter().find(|own| own.spec.name == region)?;
+        self.driver.memory(own.memory).cloned()
+    }
+
     /// Keep a list of messages that end from now on; returns the one since the last call.
     pub(super) fn list_messages(&mut self) -> VecDeque<ServedMessage> {
         self.messages.replace(VecDeque::new()).unwrap_or_default()

@@ -19,7 +19,10 @@ use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::wire::Format;
-use skyhaul_measure::bench::rdma::{self, RDMA_EXPERIMENTS, RdmaBenchOptions, RdmaBenchReport, RdmaBenchRow};
+use skyhaul_measure::bench::Spread;
+use skyhaul_measure::bench::rdma::{
+    self, RDMA_EXPERIMENTS, RdmaBenchOptions, RdmaBenchReport, RdmaBenchRow, RdmaRatio,
+};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -39,7 +42,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.format != Format::Auto {
         bail!("`bench rdma` has no format{}", Hint("omit --format"));
     }
-    let options = options(args, &Interrupt::listen()?);
+    let options = options(args, &Interrupt::listen()?)?;
     let estimate = options.estimate()?;
     let page = args.heaps.report.as_deref();
     // Found out before the minutes of measuring.
@@ -74,18 +77,25 @@ fn write(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::write(path, text).map_err(|error| failed("write", path, &error))?)
 }
 
-fn options(args: &BenchArgs, interrupt: &Interrupt) -> RdmaBenchOptions {
-    RdmaBenchOptions {
+fn options(args: &BenchArgs, interrupt: &Interrupt) -> Result<RdmaBenchOptions> {
+    Ok(RdmaBenchOptions {
         messages: args.rdma.message_sizes.iter().map(|size| size.bytes()).collect(),
         losses: args.rdma.losses.clone(),
         only: args.peers.only.clone(),
+        candidates: args.candidates.clone(),
+        datagram_bytes: args.rdma.datagram_bytes,
+        train: args.rdma.train,
+        memory: args.memory.bytes(),
+        lanes: args.rdma.lanes,
         time: args.time.duration(),
         rounds: args.rounds,
         rate: args.rate.map_or(RATE, |rate| rate.bits_per_second()),
         address: args.address,
+        networks: args.networks()?,
+        veth: args.rdma.veth,
         cpus: args.cpus,
         stop: interrupt.flag().into(),
-    }
+    })
 }
 
 /// What every row of an experiment says, the first column being its name.
@@ -93,6 +103,27 @@ fn headings(experiment: &str) -> Vec<&'static str> {
     let mut all = vec!["message", "withheld", "candidate"];
     match experiment {
         "latency" => all.extend(["#p50, µs", "#p99, µs", "#p99.9, µs", "#lost"]),
+        "lanes" => all.extend([
+            "#lanes",
+            "#clock slowed for all",
+            "#Gb/s",
+            "#send CPU s/GB",
+            "#receive CPU s/GB",
+            "#sent",
+            "#lost",
+        ]),
+        "receivers" | "wakes" => all.extend([
+            "#Gb/s",
+            "#send CPU s/GB",
+            "#receive CPU s/GB",
+            "#both s/GB",
+            if experiment == "receivers" { "#beyond drop s/GB" } else { "#sleeps/message" },
+            "#softirq s/GB",
+            "#sleeps/10⁶",
+            "#sent",
+            "#lost",
+            "#refused",
+        ]),
         _ => all.extend([
             "#Gb/s",
             "#send CPU s/GB",
@@ -137,6 +168,30 @@ fn cells(row: &RdmaBenchRow) -> (Vec<String>, String) {
         cells.push(sum(|run| run.lost));
         return (cells, wrong.join("; "));
     }
+    let own = |of: Option<Spread>, digits| or_none(of.map(|of| spread(of, 1.0, digits)));
+    let rate =
+        [spread(row.bits_per_second, 1e-9, 2), spread(row.send_cpu, 1.0, 3), spread(row.receive_cpu, 1.0, 3)];
+    if row.experiment == "lanes" {
+        cells.extend([own(row.lanes, 0), own(row.slowdown, 2)]);
+        cells.extend(rate);
+        cells.extend([sum(|run| run.sent), sum(|run| run.lost)]);
+        return (cells, wrong.join("; "));
+    }
+    if matches!(row.experiment.as_str(), "receivers" | "wakes") {
+        let is_beside = row.experiment == "receivers";
+        let special = if is_beside { row.beyond_drop } else { row.switches_per_message };
+        cells.extend(rate);
+        cells.extend([
+            spread(row.both_cpu, 1.0, 3),
+            own(special, 3),
+            own(row.softirq, 3),
+            own(row.switches_per_million, 0),
+            sum(|run| run.sent),
+            sum(|run| run.lost),
+            sum(|run| run.refused),
+        ]);
+        return (cells, wrong.join("; "));
+    }
     cells.extend([
         spread(row.bits_per_second, 1e-9, 2),
         spread(row.send_cpu, 1.0, 3),
@@ -150,6 +205,32 @@ fn cells(row: &RdmaBenchRow) -> (Vec<String>, String) {
         sum(|run| run.refused),
     ]);
     (cells, wrong.join("; "))
+}
+
+/// What a table of ratios says, the first column being of both names.
+const RATIOS: [&str; 8] = [
+    "message",
+    "withheld",
+    "candidate : other",
+    "#rounds",
+    "#rate",
+    "#CPU of both",
+    "#receive CPU",
+    "#latency or lanes",
+];
+
+/// A line for each candidate and each other that it is compared with.
+fn ratios(rows: &[&RdmaBenchRow]) -> Vec<Vec<String>> {
+    let or_none = |of: Option<Spread>| of.map_or_else(|| "-".into(), |of| spread(of, 1.0, 2));
+    let line = |row: &RdmaBenchRow, ratio: &RdmaRatio| {
+        let mut all = cells(row).0;
+        all.truncate(2);
+        all.extend([format!("{} : {}", row.candidate, ratio.to), ratio.rounds.to_string()]);
+        all.extend([spread(ratio.rate, 1.0, 2), spread(ratio.cpu, 1.0, 2), or_none(ratio.receive_cpu)]);
+        all.push(or_none(ratio.latency.or(ratio.lanes)));
+        all
+    };
+    rows.iter().flat_map(|row| row.ratios.iter().map(|ratio| line(row, ratio))).collect()
 }
 
 fn of<'a>(report: &'a RdmaBenchReport, experiment: &str) -> Vec<&'a RdmaBenchRow> {
@@ -171,6 +252,13 @@ fn conditions(report: &RdmaBenchReport) -> Vec<String> {
             "{} rounds of {} s in turns, {rate}; sender on CPU {}, receiver on CPU {}; medians (minimum to maximum); of Reads, the sender is the \
              server, and each has {} s",
             report.rounds, report.seconds, report.cpus.0, report.cpus.1, report.read_deadline_seconds
+        ),
+        format!(
+            "path: {}; datagrams of at most {} bytes, trains of {} from the sender of receivers and lanes; region of {}",
+            report.path,
+            report.datagram_bytes,
+            report.train,
+            Size::from_bytes(report.memory)
         ),
         format!("energy: {}", report.energy),
         format!("softirq: {}", report.softirq),
@@ -203,7 +291,7 @@ fn text(told: &CommandReport<'_>) -> String {
         let line = |cells: &[String]| {
             let wide = |(n, cell): (usize, &String)| match n {
                 0 | 1 => format!("{cell:<9}"),
-                2 => format!("{cell:<12}"),
+                2 => format!("{cell:<22}"),
                 _ => format!("{cell:>21}"),
             };
             cells.iter().enumerate().map(wide).collect::<Vec<_>>().join(" ")
@@ -211,9 +299,17 @@ fn text(told: &CommandReport<'_>) -> String {
         let names: Vec<String> =
             headings(experiment).iter().map(|name| name.trim_start_matches('#').to_owned()).collect();
         let _ = writeln!(out, "\n{experiment}\n{}", line(&names));
-        for row in rows {
+        for row in &rows {
             let (cells, wrong) = cells(row);
             let _ = writeln!(out, "{}", format!("{}  {wrong}", line(&cells)).trim_end());
+        }
+        let ratios = ratios(&rows);
+        if !ratios.is_empty() {
+            let names = RATIOS.map(|name| name.trim_start_matches('#').to_owned());
+            let _ = writeln!(out, "\nby round: {experiment}\n{}", line(&names));
+            ratios.iter().for_each(|cells| {
+                let _ = writeln!(out, "{}", line(cells));
+            });
         }
     }
     out.push('\n');
@@ -245,9 +341,19 @@ fn html(told: &CommandReport<'_>) -> String {
         let (title, caption) = match experiment {
             "messages" => ("Message sizes", "Nothing is withheld."),
             "loss" => ("Losses", "Datagrams are withheld on purpose, by a seed for each round."),
+            "receivers" => ("Receivers", "The same datagrams, from one sender."),
+            "wakes" => ("Wake-ups", "With and without solicited events."),
+            "lanes" => ("LOFAR lanes", "The most lanes in real time without loss, by the receiver's ledger."),
             _ => ("Latency", "From a Write of 64 bytes until a polling reader sees them."),
         };
-        page.section(title, caption, &(chart(experiment, &rows) + &table.html()));
+        let mut tables = chart(experiment, &rows) + &table.html();
+        let ratios = ratios(&rows);
+        if !ratios.is_empty() {
+            let mut table = Table::new(&RATIOS);
+            ratios.iter().for_each(|cells| table.add(cells, "", ""));
+            tables += &table.html();
+        }
+        page.section(title, caption, &tables);
     }
     page.section("Methods", &methods(report).join(" · "), "");
     page.source(told.command, &json(told));
@@ -291,7 +397,6 @@ fn chart(experiment: &str, rows: &[&RdmaBenchRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul_measure::bench::Spread;
     use skyhaul_measure::bench::rdma::RdmaBenchRun;
 
     fn row(experiment: &str, candidate: &str) -> RdmaBenchRow {
@@ -316,6 +421,18 @@ mod tests {
             RdmaBenchRow { failed: vec!["sums".into()], incomplete: true, loss: 0.03, ..row("loss", "read") },
             RdmaBenchRow { lossy_runs: 1, ..row("messages", "write-stage") },
             RdmaBenchRow { latency: Some([Spread::of([8.5]); 3]), ..row("latency", "udp") },
+            RdmaBenchRow {
+                beyond_drop: Some(Spread::of([0.123])),
+                both_cpu: Spread::of([0.7]),
+                ratios: vec![RdmaRatio {
+                    to: "scatter".into(),
+                    rounds: 5,
+                    cpu: Spread { median: 0.41, min: 0.39, max: 0.47 },
+                    ..RdmaRatio::default()
+                }],
+                ..row("receivers", "write-bpf")
+            },
+            RdmaBenchRow { lanes: Some(Spread::of([37.0])), ..row("lanes", "bpf") },
         ];
         let report = RdmaBenchReport {
             rows,
@@ -331,6 +448,10 @@ mod tests {
                 "0.500 (0.400-0.600)",
                 "50.00 (40.00-60.00)",
                 "8.5 (8.5-8.5)",
+                "0.123 (0.123-0.123)",
+                "write-bpf : scatter",
+                "0.41 (0.39-0.47)",
+                "37 (37-37)",
                 "1 of 1 runs lost datagrams",
                 "FAILED: sums; incomplete",
                 "energy: no meter",

@@ -3,23 +3,24 @@
 //! Each of the eight words of a message is the time at which it was sent, so that one which is half there is not taken for whole. The next
 //! is sent when the last was seen, or given up.
 
-use super::options::{DATAGRAM_BYTES, LATENCY_MESSAGE_BYTES, RdmaBenchOptions};
+use super::options::{End, LATENCY_MESSAGE_BYTES, RdmaBenchOptions};
 use super::remote::{placed_by, region, serving, unplaced};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
 use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
 use skyhaul_io::address::Transport;
-use skyhaul_io::host::thread;
 use skyhaul_io::memory::remote::RemoteMemory;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const MESSAGE_BYTES: usize = LATENCY_MESSAGE_BYTES;
 const WORDS: usize = MESSAGE_BYTES / 8;
 /// A message that was not seen by then is lost.
 const GIVE_UP: Duration = Duration::from_millis(200);
+/// A run without a message that was seen ends then.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Between one message that was seen and the next: the receiving end has gone to sleep, if it does.
 const GAP: Duration = Duration::from_micros(100);
 
@@ -36,7 +37,10 @@ fn time_of(words: [u64; WORDS]) -> Option<u64> {
     (words[0] != 0 && words.iter().all(|word| *word == words[0])).then_some(words[0])
 }
 
-/// Send until the time is over; `look` returns the time in the newest message, if there is one.
+/// Send until the time is over and a message was seen; `look` returns the time in the newest message, if there is one.
+///
+/// The time counts from when both ends run: on a busy host a thread may wait for its CPU as long as a short run takes, and a run without
+/// a message would have no result. It ends without one after [`PATIENCE`].
 fn exchange(
     options: &RdmaBenchOptions,
     mut send: impl FnMut(&Message) -> io::Result<()> + Send,
@@ -44,10 +48,14 @@ fn exchange(
     how: String,
 ) -> io::Result<Ran> {
     let (epoch, seen, done) = (Instant::now(), AtomicU64::new(0), AtomicBool::new(false));
+    let (ready, both_run) = mpsc::channel();
     let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
     let (sent, looked) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            thread::pin(options.cpus.1)?;
+            let ready = ready;
+            options.enter(End::Receiver)?;
+            let _ = ready.send(());
+            drop(ready);
             metered(|| {
                 let (mut last, mut nanos) = (0, Vec::new());
                 while !done.load(Ordering::Acquire) {
@@ -64,10 +72,17 @@ fn exchange(
             })
         });
         let sender = scope.spawn(|| {
-            thread::pin(options.cpus.0)?;
+            let both_run = both_run;
+            options.enter(End::Sender)?;
             metered(|| {
                 let (mut sent, mut lost) = (0_u64, 0_u64);
-                while epoch.elapsed() < options.time && !options.stop.is_set() {
+                // An error: the reader has failed, which says why.
+                if both_run.recv().is_err() {
+                    return Ok((sent, lost));
+                }
+                let (began, is_seen) = (Instant::now(), || seen.load(Ordering::Acquire) > 0);
+                let is_wanted = || began.elapsed() < options.time || !is_seen() && began.elapsed() < PATIENCE;
+                while is_wanted() && !options.stop.is_set() {
                     let time = now();
                     send(&message(time))?;
                     sent += 1;
@@ -108,9 +123,15 @@ fn exchange(
 
 /// A UDP socket that is read without waiting.
 pub(super) fn socket(options: &RdmaBenchOptions) -> io::Result<Ran> {
-    let any = SocketAddr::new(options.address, 0);
-    let (to, from) = (UdpSocket::bind(any)?, UdpSocket::bind(any)?);
-    from.connect(to.local_addr()?)?;
+    let to = options.inside(End::Receiver, || UdpSocket::bind(SocketAddr::new(options.address, 0)))?;
+    let peer = to.local_addr()?;
+    let from = options.inside(End::Sender, || {
+        let any: IpAddr =
+            if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let from = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        from.connect(peer)?;
+        Ok(from)
+    })?;
     to.connect(from.local_addr()?)?;
     to.set_nonblocking(true)?;
     let look = || {
@@ -141,19 +162,18 @@ fn words(bytes: &Message) -> [u64; WORDS] {
 /// A Write into memory that is looked at without waiting.
 pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Result<Ran> {
     const PAGE: u64 = 4096;
-    let serve = serving(options.address, PAGE, tier, Transport::Udp)?;
-    let service = RdmaService::start(serve, 16).map_err(|error| unplaced(tier, error))?;
+    let serve = serving(options, PAGE, tier, Transport::Udp, None)?;
+    let start = || RdmaService::start(serve, 16).map_err(|error| unplaced(tier, error));
+    let service = options.inside(End::Receiver, start)?;
     let memory: Arc<RemoteMemory> = service.regions()[0].1.clone();
-    let client = RdmaClient::connect(
-        RdmaClientOptions {
-            to: region(service.local(), Transport::Udp)?,
-            arriving: None,
-            leaving: None,
-            datagram_bytes: Some(DATAGRAM_BYTES),
-            crc: None,
-        },
-        &options.stop,
-    )?;
+    let connecting = RdmaClientOptions {
+        to: region(service.local(), Transport::Udp)?,
+        arriving: None,
+        leaving: None,
+        datagram_bytes: Some(options.datagram_bytes),
+        crc: None,
+    };
+    let client = options.inside(End::Sender, || RdmaClient::connect(connecting, &options.stop))?;
     let how = ClientWrite { offset: 0, message_bytes: MESSAGE_BYTES as u64, immediate: false, rate: 0 };
     let send = |bytes: &Message| client.write(Arc::new(*bytes), &how, &options.stop).map(|_| ());
     let look = || {
@@ -175,4 +195,18 @@ pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Resu
     placed_by(tier, &served)?;
     ran.how = format!("{}; placed by {}", ran.how, served.placing);
     Ok(ran)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::options;
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_shorter_than_its_threads_take_to_begin_has_a_message() {
+        let options = RdmaBenchOptions { time: Duration::from_nanos(1), ..options() };
+        let run = socket(&options).unwrap().run;
+        assert!(run.placed >= 1 && run.sent == run.placed + run.lost, "{run:?}");
+        assert_eq!(run.latency.unwrap().samples, run.placed);
+    }
 }

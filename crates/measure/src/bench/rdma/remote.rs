@@ -1,6 +1,6 @@
 //! Writes and Reads between two threads, each on its CPU.
 
-use super::options::{DATAGRAM_BYTES, READ_DEADLINE, REGION_BYTES, RdmaBenchOptions};
+use super::options::{End, READ_DEADLINE, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
 use skyhaul::rdma::{
     ClientRead, MAX_READ_BYTES, MessageKind, PlacementTier, RdmaAddress, RdmaClient, RdmaClientOptions,
@@ -9,9 +9,9 @@ use skyhaul::rdma::{
 use skyhaul::stop::StopFlag;
 use skyhaul_io::address::Transport;
 use skyhaul_io::fault::Faults;
-use skyhaul_io::host::thread::{self, Usage};
+use skyhaul_io::host::thread::Usage;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -25,15 +25,16 @@ const RANGE_BYTES: u64 = 16 << 20;
 
 /// A region of this many bytes that one peer uses.
 pub(super) fn serving(
-    address: IpAddr,
+    options: &RdmaBenchOptions,
     bytes: u64,
     tier: PlacementTier,
     transport: Transport,
+    crc: Option<bool>,
 ) -> io::Result<ServeOptions> {
-    let listen = address_of(SocketAddr::new(address, 0), "", transport);
+    let listen = address_of(SocketAddr::new(options.address, 0), "", transport);
     let (listen, region) = (parsed(&listen)?, parsed(&format!("bench:{bytes}B:read,write"))?);
-    let datagram_bytes = Some(DATAGRAM_BYTES);
-    Ok(ServeOptions { connections: Some(1), datagram_bytes, tier, ..ServeOptions::new(listen, vec![region]) })
+    let (connections, datagram_bytes) = (Some(1), Some(options.datagram_bytes));
+    Ok(ServeOptions { connections, datagram_bytes, tier, crc, ..ServeOptions::new(listen, vec![region]) })
 }
 
 /// The address of that region.
@@ -79,18 +80,18 @@ struct Both<T> {
     peer: (T, Usage),
 }
 
-/// A server on one CPU and its peer on another, until the peer has ended.
+/// A server at one end and its peer at the other, until the peer has ended.
 fn between<T: Send>(
     options: &RdmaBenchOptions,
     serve: ServeOptions,
-    (server_cpu, peer_cpu): (usize, usize),
+    (server_end, peer_end): (End, End),
     peer: impl FnOnce(SocketAddr) -> io::Result<T> + Send,
 ) -> io::Result<Both<T>> {
     let (ready, listens) = mpsc::channel();
     let end = StopFlag::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            thread::pin(server_cpu)?;
+            options.enter(server_end)?;
             let tier = serve.tier;
             let mut server = RdmaServer::open(serve).map_err(|error| unplaced(tier, error))?;
             // The other end waits for it.
@@ -100,7 +101,7 @@ fn between<T: Send>(
         });
         let done = listens.recv().map(|at| {
             let peer = scope.spawn(move || {
-                thread::pin(peer_cpu)?;
+                options.enter(peer_end)?;
                 metered(|| peer(at))
             });
             peer.join().unwrap_or_else(|_| Err(io::Error::other("the peer has failed")))
@@ -117,30 +118,40 @@ fn between<T: Send>(
     })
 }
 
+/// How Writes go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    pub(super) tier: PlacementTier,
+    pub(super) transport: Transport,
+    pub(super) crc: Option<bool>,
+    /// Each has immediate data, which wake the receiver.
+    pub(super) immediate: bool,
+}
+
 /// Writes at the rate, some of them withheld.
 pub(super) fn writes(
     options: &RdmaBenchOptions,
     message_bytes: u64,
     loss: f64,
-    (tier, transport): (PlacementTier, Transport),
+    how: Writing,
     round: u64,
 ) -> io::Result<Ran> {
-    let serve = serving(options.address, REGION_BYTES, tier, transport)?;
+    let Writing { tier, transport, crc, immediate } = how;
+    let serve = serving(options, options.memory, tier, transport, crc)?;
     let faults = withheld(loss, round)?;
-    let (sender, receiver) = options.cpus;
-    let both = between(options, serve, (receiver, sender), |at| {
+    let both = between(options, serve, (End::Receiver, End::Sender), |at| {
         let how = RdmaWriteOptions {
             to: region(at, transport)?,
             source: WriteSource::Pattern,
             message_bytes,
-            kind: MessageKind::Write { immediate: false },
+            kind: MessageKind::Write { immediate },
             rate: options.rate,
             messages: None,
             duration: Some(options.time),
             deadline: Duration::from_secs(5),
             faults,
-            datagram_bytes: Some(DATAGRAM_BYTES),
-            crc: None,
+            datagram_bytes: Some(options.datagram_bytes),
+            crc,
         };
         write(&how, &options.stop, &mut |_| {})
     })?;
@@ -153,7 +164,8 @@ pub(super) fn writes(
     let (out, at) = (&written.datagrams, &served.datagrams);
     let run = RdmaBenchRun {
         sent: out.segments,
-        placed: at.placed,
+        // Immediate data are datagrams without bytes for memory.
+        placed: at.placed + at.consumed,
         lost: served.datagrams_lost,
         refused: at.refused_total(),
         lost_on_purpose: out.lost_on_purpose,
@@ -165,7 +177,9 @@ pub(super) fn writes(
         is_lossy: served.datagrams_lost > out.lost_on_purpose || at.refused_total() > 0,
         ..RdmaBenchRun::default()
     };
-    let how = format!("RDMA Write: {}; placed by {}", written.mode, served.placing);
+    let immediate = if immediate { " with immediate data" } else { "" };
+    let checksum = if crc == Some(false) { " without a CRC" } else { "" };
+    let how = format!("RDMA Write{immediate}{checksum}: {}; placed by {}", written.mode, served.placing);
     Ok(Ran { run: run.settle(written.seconds, &writer, &server)?, how })
 }
 
@@ -182,7 +196,7 @@ pub(super) fn reads(
     transport: Transport,
     round: u64,
 ) -> io::Result<Ran> {
-    let serve = serving(options.address, REGION_BYTES, PlacementTier::Stage, transport)?;
+    let serve = serving(options, options.memory, PlacementTier::Stage, transport, None)?;
     let arriving = withheld(loss, round)?;
     let outstanding = outstanding(message_bytes);
     let how = ClientRead {
@@ -190,22 +204,23 @@ pub(super) fn reads(
         outstanding,
         ..ClientRead::new(READ_DEADLINE)
     };
-    let both = between(options, serve, options.cpus, |at| {
+    let both = between(options, serve, (End::Sender, End::Receiver), |at| {
         let to = region(at, transport)?;
         let connecting = RdmaClientOptions {
             to,
             arriving,
             leaving: None,
-            datagram_bytes: Some(DATAGRAM_BYTES),
+            datagram_bytes: Some(options.datagram_bytes),
             crc: None,
         };
         let client = RdmaClient::connect(connecting, &options.stop)?;
         let (began, mut run, mut longest) = (Instant::now(), RdmaBenchRun::default(), 0.0_f64);
-        let range_bytes = (RANGE_BYTES.max(message_bytes) / message_bytes) * message_bytes;
+        let range_bytes =
+            (RANGE_BYTES.min(options.memory).max(message_bytes) / message_bytes) * message_bytes;
         let mut from = 0;
         while began.elapsed() < options.time && !options.stop.is_set() {
             let read = client.read(from..from + range_bytes, &how, &options.stop, &mut |_, _| Ok(()))?;
-            from = if from + 2 * range_bytes > REGION_BYTES { 0 } else { from + range_bytes };
+            from = if from + 2 * range_bytes > options.memory { 0 } else { from + range_bytes };
             (run.sent_bytes, run.placed_bytes) =
                 (run.sent_bytes + range_bytes, run.placed_bytes + read.bytes);
             run.messages += read.reads;

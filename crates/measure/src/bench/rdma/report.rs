@@ -36,7 +36,7 @@ impl WriteLatency {
 pub struct RdmaBenchRun {
     /// Datagrams handed out, those withheld on purpose included: placed, lost or refused.
     pub sent: u64,
-    /// Of these: placed in memory.
+    /// Of these: placed in memory; immediate data, which have no bytes for it, included.
     pub placed: u64,
     /// Of these: did not arrive.
     pub lost: u64,
@@ -74,6 +74,12 @@ pub struct RdmaBenchRun {
     pub joules: Option<f64>,
     /// In the experiment with latencies.
     pub latency: Option<WriteLatency>,
+    /// Lanes of LOFAR that ran in real time without loss.
+    pub lanes: Option<u64>,
+    /// By how much the clock was slowed for all lanes to run without loss, if they did: 1 in real time.
+    pub slowdown: Option<f64>,
+    /// Its round, from 1.
+    pub round: usize,
     /// Something was lost that was not withheld on purpose: the run is not in the medians.
     pub is_lossy: bool,
 }
@@ -107,6 +113,11 @@ impl RdmaBenchRun {
         Ok(self)
     }
 
+    /// CPU seconds of both ends for 10⁹ bytes in memory.
+    fn both_cpu(&self) -> f64 {
+        self.send_cpu + self.receive_cpu
+    }
+
     /// Sleeps of the receiving thread for 10⁶ datagrams placed.
     fn switches(&self) -> Option<f64> {
         (self.placed > 0).then(|| self.receive_switches as f64 * 1e6 / self.placed as f64)
@@ -120,12 +131,86 @@ pub(super) struct Ran {
     pub(super) how: String,
 }
 
+/// A candidate beside another, in the rounds in which both had a run that counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RdmaRatio {
+    /// The other.
+    pub to: String,
+    /// Rounds.
+    pub rounds: usize,
+    /// Ratio of goodputs.
+    pub rate: Spread,
+    /// Ratio of the CPU times of both ends.
+    pub cpu: Spread,
+    /// Ratio of the CPU times of the receiving threads; absent if the other used none in a round.
+    pub receive_cpu: Option<Spread>,
+    /// Ratio of the median latencies, in that experiment.
+    pub latency: Option<Spread>,
+    /// Ratio of lanes, in that experiment.
+    pub lanes: Option<Spread>,
+}
+
+/// Fill in the ratios of candidates that took turns, to each of `references`, and what they cost beyond `drop`.
+pub(super) fn compare(group: &mut [RdmaBenchRow], references: &[&str]) {
+    let clean = |row: &RdmaBenchRow| -> Vec<RdmaBenchRun> {
+        row.runs.iter().filter(|run| !run.is_lossy).cloned().collect()
+    };
+    let of = |group: &[RdmaBenchRow], name: &str| {
+        group.iter().find(|row| row.candidate == name).map(clean).unwrap_or_default()
+    };
+    let dropped = of(group, "drop");
+    let others: Vec<(&str, Vec<RdmaBenchRun>)> =
+        references.iter().map(|name| (*name, of(group, name))).collect();
+    for row in group {
+        let own = clean(row);
+        let beyond: Vec<f64> =
+            pairs(&own, &dropped).map(|(own, other)| own.both_cpu() - other.both_cpu()).collect();
+        row.beyond_drop = (row.candidate != "drop" && !beyond.is_empty()).then(|| Spread::of(beyond));
+        // One that does nothing with what arrives is no receiver to be compared.
+        let beside = others.iter().filter(|(name, _)| *name != row.candidate && row.candidate != "drop");
+        row.ratios = beside.filter_map(|(name, other)| ratio(name, &own, other)).collect();
+    }
+}
+
+/// Runs of the same rounds.
+fn pairs<'a>(
+    own: &'a [RdmaBenchRun],
+    other: &'a [RdmaBenchRun],
+) -> impl Iterator<Item = (&'a RdmaBenchRun, &'a RdmaBenchRun)> {
+    own.iter().filter_map(|run| Some((run, other.iter().find(|other| other.round == run.round)?)))
+}
+
+fn ratio(name: &str, own: &[RdmaBenchRun], other: &[RdmaBenchRun]) -> Option<RdmaRatio> {
+    let rounds = pairs(own, other).count();
+    // Of all rounds, or of none: one that has no such figure would be left out without a word.
+    let by = |of: &dyn Fn(&RdmaBenchRun) -> Option<f64>| {
+        let each = |(own, other)| {
+            let (own, other) = (of(own)?, of(other)?);
+            (other > 0.0).then(|| own / other)
+        };
+        pairs(own, other)
+            .map(each)
+            .collect::<Option<Vec<f64>>>()
+            .filter(|all| !all.is_empty())
+            .map(Spread::of)
+    };
+    Some(RdmaRatio {
+        to: name.to_owned(),
+        rounds,
+        rate: by(&|run| Some(run.bits_per_second))?,
+        cpu: by(&|run| Some(run.both_cpu()))?,
+        receive_cpu: by(&|run| Some(run.receive_cpu)),
+        latency: by(&|run| run.latency.as_ref().map(|latency| latency.p50)),
+        lanes: by(&|run| run.lanes.map(|lanes| lanes as f64)),
+    })
+}
+
 /// All runs of one candidate at one size and loss.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RdmaBenchRow {
-    /// The experiment: `messages`, `loss` or `latency`.
+    /// The experiment: one of [`RDMA_EXPERIMENTS`](super::RDMA_EXPERIMENTS).
     pub experiment: String,
-    /// The candidate: `udp`, `tcp`, `write-stage`, `write-bpf`, `write-tcp`, `read`, `read-tcp`.
+    /// The candidate, such as `udp` or `write-bpf`.
     pub candidate: String,
     /// Bytes of a message.
     pub message_bytes: u64,
@@ -151,6 +236,18 @@ pub struct RdmaBenchRow {
     pub whole: Option<Spread>,
     /// Median, 99th and 99.9th percentile of the latency in microseconds.
     pub latency: Option<[Spread; 3]>,
+    /// CPU seconds of both ends for 10⁹ bytes.
+    pub both_cpu: Spread,
+    /// The same, less those of `drop` in the same round: what receiving costs, whichever thread pays for it. Absent without `drop`.
+    pub beyond_drop: Option<Spread>,
+    /// Sleeps of the receiving thread for each message; absent without datagrams.
+    pub switches_per_message: Option<Spread>,
+    /// Lanes of LOFAR that ran in real time without loss.
+    pub lanes: Option<Spread>,
+    /// By how much the clock was slowed for all lanes.
+    pub slowdown: Option<Spread>,
+    /// This candidate beside others of the same rounds.
+    pub ratios: Vec<RdmaRatio>,
     /// Every run, in the order of the rounds.
     pub runs: Vec<RdmaBenchRun>,
     /// Runs that are not in the medians, as they lost what was not withheld on purpose.
@@ -179,11 +276,11 @@ impl RdmaBenchRow {
     }
 
     /// Take the result of a run.
-    pub(super) fn take(&mut self, ran: io::Result<Ran>) {
+    pub(super) fn take(&mut self, ran: io::Result<Ran>, round: usize) {
         match ran {
             Ok(ran) => {
                 self.how = ran.how;
-                self.runs.push(ran.run);
+                self.runs.push(RdmaBenchRun { round, ..ran.run });
             }
             // A privilege or a feature of the kernel is missing.
             Err(e) if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {
@@ -212,11 +309,18 @@ impl RdmaBenchRow {
         let (receive, switches) = (spread(&|run| run.receive_cpu), if_all(&RdmaBenchRun::switches));
         let kept = spread(&|run| share(run.placed_bytes, run.sent_bytes));
         let whole = if_all(&|run| run.whole.map(|whole| share(whole, run.messages)));
+        let both = spread(&RdmaBenchRun::both_cpu);
+        let per_message = if_all(&|run| {
+            (run.placed > 0 && run.messages > 0).then(|| run.receive_switches as f64 / run.messages as f64)
+        });
+        let (lanes, slowdown) = (if_all(&|run| run.lanes.map(|n| n as f64)), if_all(&|run| run.slowdown));
         self.lossy_runs = self.runs.len() - clean.len();
         self.incomplete = self.skipped.is_none() && self.runs.len() < rounds;
         (self.bits_per_second, self.send_cpu, self.receive_cpu) = (rate, send, receive);
         (self.switches_per_million, self.softirq, self.joules) = (switches, softirq, joules);
         (self.kept, self.whole) = (kept, whole);
+        (self.both_cpu, self.switches_per_message) = (both, per_message);
+        (self.lanes, self.slowdown) = (lanes, slowdown);
         self.latency = match latency {
             [Some(p50), Some(p99), Some(p999)] => Some([p50, p99, p999]),
             _ => None,
@@ -241,6 +345,14 @@ pub struct RdmaBenchReport {
     pub rate: u64,
     /// CPUs of the sending and the receiving thread.
     pub cpus: (usize, usize),
+    /// The longest datagram, bytes of UDP payload.
+    pub datagram_bytes: u16,
+    /// Datagrams in a train of the sender of `receivers` and `lanes`; 1: each by itself.
+    pub train: u16,
+    /// Bytes of the memory that is written and read.
+    pub memory: u64,
+    /// What is between the ends.
+    pub path: String,
     /// Deadline of each Read.
     pub read_deadline_seconds: f64,
     /// Load average of the last minute, before and after: above 0, other programs were running.

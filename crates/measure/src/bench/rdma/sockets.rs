@@ -1,12 +1,12 @@
 //! Plain sockets for the same work: datagrams in trains, and a byte stream.
 
-use super::options::{DATAGRAM_BYTES, REGION_BYTES, RdmaBenchOptions};
+use super::options::{End, RdmaBenchOptions};
 use super::report::{Ran, RdmaBenchRun, metered};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, Taken};
-use skyhaul_io::host::thread::{self, Usage};
+use skyhaul_io::host::thread::Usage;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +33,9 @@ fn repeat(
     Ok((began, messages))
 }
 
-/// Run both ends, each on its CPU; the second begins when the first has said where it listens.
+/// Run both ends, each on its CPU and in its network; the second begins when the first has said where it listens.
 fn both<R: Send, S: Send>(
-    cpus: (usize, usize),
+    options: &RdmaBenchOptions,
     receive: impl FnOnce(mpsc::Sender<SocketAddr>) -> io::Result<(R, Usage)> + Send,
     send: impl FnOnce(SocketAddr) -> io::Result<(S, Usage)> + Send,
     done: &AtomicBool,
@@ -43,12 +43,12 @@ fn both<R: Send, S: Send>(
     let (ready, listens) = mpsc::channel();
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
-            thread::pin(cpus.1)?;
+            options.enter(End::Receiver)?;
             receive(ready)
         });
         let sent = listens.recv().map_err(io::Error::other).and_then(|at| {
             let sender = scope.spawn(move || {
-                thread::pin(cpus.0)?;
+                options.enter(End::Sender)?;
                 send(at)
             });
             sender.join().unwrap_or_else(|_| Err(io::Error::other("the sender has failed")))
@@ -63,7 +63,7 @@ fn both<R: Send, S: Send>(
 
 /// sendmmsg with GSO to recvmmsg with GRO, and one copy into a ring.
 pub(super) fn udp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<Ran> {
-    let packet = usize::from(DATAGRAM_BYTES);
+    let packet = usize::from(options.datagram_bytes);
     let done = AtomicBool::new(false);
     let at: Endpoint =
         format!("udp://{}", SocketAddr::new(options.address, 0)).parse().map_err(io::Error::other)?;
@@ -72,7 +72,7 @@ pub(super) fn udp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
             take: Take::Trains,
             packet_bytes: packet,
             strip: 0,
-            memory: REGION_BYTES as usize,
+            memory: options.memory as usize,
         };
         let mut receiver = BareReceiver::open(&at, &how)?;
         let _ = ready.send(receiver.local());
@@ -104,7 +104,7 @@ pub(super) fn udp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
             })
         })
     };
-    let (((began, messages), sender), ((taken, last), receiver)) = both(options.cpus, receive, send, &done)?;
+    let (((began, messages), sender), ((taken, last), receiver)) = both(options, receive, send, &done)?;
     let sent = messages * message_bytes.div_ceil(packet as u64);
     let lost =
         sent.checked_sub(taken.packets).ok_or_else(|| io::Error::other("more arrived than was sent"))?;
@@ -133,7 +133,7 @@ pub(super) fn tcp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
     let done = AtomicBool::new(false);
     let receive = |ready: mpsc::Sender<SocketAddr>| {
         let listener = TcpListener::bind(SocketAddr::new(options.address, 0))?;
-        let mut ring = vec![1_u8; REGION_BYTES as usize];
+        let mut ring = vec![1_u8; options.memory as usize];
         let _ = ready.send(listener.local_addr()?);
         drop(ready);
         let mut stream = accept(&listener, &done)?;
@@ -161,7 +161,7 @@ pub(super) fn tcp(options: &RdmaBenchOptions, message_bytes: u64) -> io::Result<
         })
     };
     let (((began, messages), sender), ((placed_bytes, last), receiver)) =
-        both(options.cpus, receive, send, &done)?;
+        both(options, receive, send, &done)?;
     let sent = messages * message_bytes;
     if sent != placed_bytes {
         let text = format!("the counts do not agree: {sent} bytes written, {placed_bytes} read");
