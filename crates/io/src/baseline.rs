@@ -27,7 +27,7 @@ mod place;
 mod scatter;
 
 pub use place::BarePlacer;
-pub use scatter::{ScatterReceiver, Scattered};
+pub use scatter::{ScatterCounts, ScatterReceiver};
 
 use crate::{
     address::Endpoint,

@@ -3260,7 +3260,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__bench)
-            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --mtus --events --senders --workers --balancer-threads --only --spead2-recv --spead2-send --iperf3 --packet-blastee --program --messages --losses --json --quiet --config --show-config --help --version receive send record balance lab ejfat peers rdma"
+            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --mtus --events --senders --workers --balancer-threads --only --spead2-recv --spead2-send --iperf3 --packet-blastee --program --messages --datagram --train --lanes --veth --losses --json --quiet --config --show-config --help --version receive send record balance lab ejfat peers rdma"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3374,7 +3374,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --only)
-                    COMPREPLY=($(compgen -W "receive-8040 receive-1472 heaps-64k-8g heaps-64k-16g heaps-1m-8972 heaps-1m-1472 heaps-4k heaps-4k-spead2 send-1472 send-8040 events-3g events-10g tcp-zerocopy messages loss latency" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "receive-8040 receive-1472 heaps-64k-8g heaps-64k-16g heaps-1m-8972 heaps-1m-1472 heaps-4k heaps-4k-spead2 send-1472 send-8040 events-3g events-10g tcp-zerocopy messages receivers wakes loss latency lanes" -- "${cur}"))
                     return 0
                     ;;
                 --spead2-recv)
@@ -3398,6 +3398,18 @@ _skyhaul() {
                     return 0
                     ;;
                 --messages)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --datagram)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --train)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lanes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

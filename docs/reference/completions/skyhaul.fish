@@ -1150,7 +1150,7 @@ fila10g\t''
 lofar\t''
 spead\t''
 ejfat\t''"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul; rdma: udp, tcp, scatter, bare, ring, place, drop, write-stage, write-bpf and others, as its table names them' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r
@@ -1158,7 +1158,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure. Only for `bench record`' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording. Only for `bench record`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l address -d 'Address to receive on' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l netns -d 'Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root). Only for benchmarks of one path (`bench receive` and others) or the experiments of SDP memo 046' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l netns -d 'Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root). Only for benchmarks of one path (`bench receive` and others) or the experiments of SDP memo 046 or `bench rdma`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l cpus -d 'Processors of the sending and the receiving thread' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l memory -d 'Memory that packets are placed into' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments to run (default: all but limited)' -r -f -a "link\t'Bare UDP and TCP loops: the limit of the link (memo, table 1)'
@@ -1194,18 +1194,25 @@ events-3g\t''
 events-10g\t''
 tcp-zerocopy\t''
 messages\t''
+receivers\t''
+wakes\t''
 loss\t''
-latency\t''"
+latency\t''
+lanes\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l spead2-recv -d 'spead2_recv of spead2 4 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l spead2-send -d 'spead2_send of spead2 4 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l iperf3 -d 'iperf3 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet-blastee -d 'packetBlasteeFastDirect of JLab\'s esnet3 (default: from PATH)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l program -d 'skyhaul, for example of another build (default: this program). The bare loops are always of this program' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l messages -d 'Bytes of a message' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l datagram -d 'Longest datagram, bytes of UDP payload' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l train -d 'Datagrams that the sender of `receivers` and `lanes` hands to the kernel in one train (UDP_SEGMENT); 1: each by itself' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l lanes -d 'LOFAR lanes to try, at most' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l losses -d 'Shares of datagrams to withhold' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search for the highest rate without loss at which the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Hand packets to the kernel one by one instead of in trains'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l veth -d 'Measure between two networks of its own, over a pair of interfaces (veth) with an MTU of 9000 (needs root). Only for `bench rdma`'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l show-config -d 'Print the settings in force and where each comes from, then exit'

@@ -131,7 +131,7 @@ mod tests {
             let mut receiver = ScatterReceiver::open(&at, &layout, 8).unwrap();
             // Slot 5 is missing, so the rest of the call is one slot too early; later ones follow the last.
             send(receiver.local(), &at, train, &datagrams(&[0, 1, 2, 3, 4, 6]));
-            let mut all = super::super::Scattered::default();
+            let mut all = super::super::ScatterCounts::default();
             let mut take = |until: u64| {
                 let limit = Instant::now() + Duration::from_secs(20);
                 while all.placed + all.misplaced < until {

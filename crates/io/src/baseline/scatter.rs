@@ -28,7 +28,7 @@ const TRAINS: usize = 8;
 
 /// What a call of [`ScatterReceiver::poll`] received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scattered {
+pub struct ScatterCounts {
     /// Datagrams whose payload is where its head says.
     pub placed: u64,
     /// Datagrams whose payload is elsewhere, or which have another length.
@@ -99,7 +99,7 @@ impl ScatterReceiver {
     ///
     /// # Errors
     /// A system error.
-    pub fn poll(&mut self) -> io::Result<Scattered> {
+    pub fn poll(&mut self) -> io::Result<ScatterCounts> {
         self.predict();
         // SAFETY: each header was just pointed to vectors of ours, and these to heads and slots of ours.
         let received = match unsafe { receive_many(&self.socket, &mut self.headers) } {
@@ -107,7 +107,7 @@ impl ScatterReceiver {
             n => n?,
         };
         let (train, datagram) = (usize::from(self.layout.train), usize::from(self.layout.datagram_bytes));
-        let (mut all, mut next) = (Scattered::default(), self.next);
+        let (mut all, mut next) = (ScatterCounts::default(), self.next);
         for message in 0..received {
             let length = self.headers[message].msg_len as usize;
             for nth in 0..length.div_ceil(datagram).min(train) {

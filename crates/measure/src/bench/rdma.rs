@@ -22,6 +22,7 @@ mod options;
 mod receivers;
 mod remote;
 mod report;
+mod rows;
 mod sockets;
 mod writer;
 
@@ -32,9 +33,9 @@ pub use options::{
 pub use report::{RdmaBenchReport, RdmaBenchRow, RdmaBenchRun, RdmaRatio, WriteLatency};
 
 use super::{load_average, veth};
-use options::candidates;
 use remote::Writing;
 use report::Ran;
+use rows::candidates;
 use skyhaul::rdma::PlacementTier;
 use skyhaul_io::address::Transport;
 use skyhaul_io::host::machine::{Energy, Machine};

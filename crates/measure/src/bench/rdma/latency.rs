@@ -37,6 +37,30 @@ fn time_of(words: [u64; WORDS]) -> Option<u64> {
     (words[0] != 0 && words.iter().all(|word| *word == words[0])).then_some(words[0])
 }
 
+/// One message after the other, each when the last was seen or given up. Returns how many were sent, and given up.
+fn write_in_turn(
+    options: &RdmaBenchOptions,
+    now: &dyn Fn() -> u64,
+    seen: &AtomicU64,
+    send: &mut dyn FnMut(&Message) -> io::Result<()>,
+) -> io::Result<(u64, u64)> {
+    let (began, is_seen) = (Instant::now(), || seen.load(Ordering::Acquire) > 0);
+    let is_wanted = || began.elapsed() < options.time || !is_seen() && began.elapsed() < PATIENCE;
+    let (mut sent, mut lost) = (0, 0);
+    while is_wanted() && !options.stop.is_set() {
+        let time = now();
+        send(&message(time))?;
+        sent += 1;
+        let asked = Instant::now();
+        while seen.load(Ordering::Acquire) != time && asked.elapsed() < GIVE_UP {
+            std::thread::sleep(GAP);
+        }
+        lost += u64::from(seen.load(Ordering::Acquire) != time);
+        std::thread::sleep(GAP);
+    }
+    Ok((sent, lost))
+}
+
 /// Send until the time is over and a message was seen; `look` returns the time in the newest message, if there is one.
 ///
 /// The time counts from when both ends run: on a busy host a thread may wait for its CPU as long as a short run takes, and a run without
@@ -75,25 +99,11 @@ fn exchange(
             let both_run = both_run;
             options.enter(End::Sender)?;
             metered(|| {
-                let (mut sent, mut lost) = (0_u64, 0_u64);
                 // An error: the reader has failed, which says why.
                 if both_run.recv().is_err() {
-                    return Ok((sent, lost));
+                    return Ok((0, 0));
                 }
-                let (began, is_seen) = (Instant::now(), || seen.load(Ordering::Acquire) > 0);
-                let is_wanted = || began.elapsed() < options.time || !is_seen() && began.elapsed() < PATIENCE;
-                while is_wanted() && !options.stop.is_set() {
-                    let time = now();
-                    send(&message(time))?;
-                    sent += 1;
-                    let asked = Instant::now();
-                    while seen.load(Ordering::Acquire) != time && asked.elapsed() < GIVE_UP {
-                        std::thread::sleep(GAP);
-                    }
-                    lost += u64::from(seen.load(Ordering::Acquire) != time);
-                    std::thread::sleep(GAP);
-                }
-                Ok((sent, lost))
+                write_in_turn(options, &now, &seen, &mut send)
             })
         });
         let sent = sender.join().unwrap_or_else(|_| Err(io::Error::other("the sender has failed")));

@@ -1,9 +1,6 @@
 //! What a measurement of RDMA compares, and how.
 
 use super::super::options::wrong;
-use super::lanes;
-use super::report::RdmaBenchRow;
-use super::writer::Datagrams;
 use skyhaul::stop::StopFlag;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::host::thread;
@@ -30,24 +27,6 @@ pub const REGION_BYTES: u64 = 64 << 20;
 pub(super) const LATENCY_MESSAGE_BYTES: usize = 64;
 /// Start and end of a run, roughly.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
-
-/// The candidates of an experiment, in turns, and those that all are compared with by round.
-pub(super) fn candidates(experiment: &str) -> (&'static [&'static str], &'static [&'static str]) {
-    match experiment {
-        "messages" => (
-            &["udp", "tcp", "write-stage", "write-bpf", "write-tcp", "write-tcp-no-crc", "read", "read-tcp"],
-            &["udp", "tcp"],
-        ),
-        "receivers" => (
-            &["scatter", "bare", "ring", "place", "drop", "write-stage", "write-bpf"],
-            &["scatter", "bare", "place", "write-stage"],
-        ),
-        "wakes" => (&["write-stage", "write-stage-solicited", "write-bpf", "write-bpf-solicited"], &[]),
-        "loss" => (&["write-stage", "read"], &[]),
-        "latency" => (&["udp", "write-stage", "write-bpf"], &["udp"]),
-        _ => (&["stage", "bpf"], &["stage"]),
-    }
-}
 
 /// An end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,23 +98,20 @@ impl RdmaBenchOptions {
         }
     }
 
-    /// The rows of the report that is to come; candidates that take turns follow each other.
-    ///
-    /// # Errors
-    /// An experiment is unknown, or a size, loss or address cannot be measured.
-    pub fn rows(&self) -> io::Result<Vec<RdmaBenchRow>> {
+    /// Whether an experiment is to be measured.
+    pub(super) fn wants(&self, experiment: &str) -> bool {
+        match self.only.is_empty() {
+            true => experiment != "lanes",
+            false => self.only.iter().any(|own| own == experiment),
+        }
+    }
+
+    /// An error if a number, an experiment or the address cannot be measured.
+    pub(super) fn check(&self) -> io::Result<()> {
         let unknown = self.only.iter().find(|name| !RDMA_EXPERIMENTS.contains(&name.as_str()));
         if let Some(name) = unknown {
             let hint = Hint(format_args!("choose from {}", RDMA_EXPERIMENTS.join(" ")));
             return Err(wrong(format_args!("`bench rdma` has no experiment '{name}'{hint}")));
-        }
-        let all = || RDMA_EXPERIMENTS.iter().flat_map(|experiment| candidates(experiment).0);
-        if let Some(name) = self.candidates.iter().find(|name| !all().any(|own| own == name)) {
-            let mut known: Vec<&str> = all().copied().collect();
-            known.sort_unstable();
-            known.dedup();
-            let hint = Hint(format_args!("choose from {}", known.join(" ")));
-            return Err(wrong(format_args!("`bench rdma` has no candidate '{name}'{hint}")));
         }
         if !(128..=65_507).contains(&self.datagram_bytes) {
             let text = "bytes: 128 to 65507 can be measured";
@@ -154,56 +130,14 @@ impl RdmaBenchOptions {
         if let Some(loss) = self.losses.iter().find(|loss| !(**loss > 0.0 && **loss < 1.0)) {
             return Err(wrong(format_args!("a loss of {loss}: must be between 0 and 1, like 0.01 for 1 %")));
         }
-        let wanted = |name: &str| match self.only.is_empty() {
-            true => name != "lanes",
-            false => self.only.iter().any(|own| own == name),
-        };
-        let mut sizes = self.messages.iter().filter(|_| wanted("messages")).copied().collect::<Vec<_>>();
-        sizes.extend((wanted("loss") || wanted("wakes")).then_some(LOSS_MESSAGE_BYTES));
+        let mut sizes = self.messages.iter().filter(|_| self.wants("messages")).copied().collect::<Vec<_>>();
+        sizes.extend((self.wants("loss") || self.wants("wakes")).then_some(LOSS_MESSAGE_BYTES));
         if let Some(size) = sizes.iter().find(|size| !(64..=self.memory).contains(*size)) {
             return Err(wrong(format_args!(
                 "a message of {size} bytes: 64 bytes to {}, the size of the region, can be measured",
                 self.memory
             )));
         }
-        let mut rows = Vec::new();
-        let mut add = |experiment: &str, message_bytes, loss| {
-            let chosen =
-                |name: &&&str| self.candidates.is_empty() || self.candidates.iter().any(|own| own == **name);
-            rows.extend(candidates(experiment).0.iter().filter(chosen).map(|candidate| RdmaBenchRow {
-                experiment: experiment.into(),
-                candidate: (*candidate).into(),
-                message_bytes,
-                loss,
-                ..RdmaBenchRow::default()
-            }));
-        };
-        for experiment in RDMA_EXPERIMENTS.into_iter().filter(|name| wanted(name)) {
-            match experiment {
-                "messages" => self.messages.iter().for_each(|size| add(experiment, *size, 0.0)),
-                "receivers" => add(experiment, Datagrams::of(self)?.message_bytes(), 0.0),
-                "loss" => self.losses.iter().for_each(|loss| add(experiment, LOSS_MESSAGE_BYTES, *loss)),
-                "latency" => add(experiment, LATENCY_MESSAGE_BYTES as u64, 0.0),
-                "wakes" => add(experiment, LOSS_MESSAGE_BYTES, 0.0),
-                _ => add(experiment, lanes::PAYLOAD_BYTES as u64, 0.0),
-            }
-        }
-        if rows.is_empty() {
-            let text = "none of these candidates takes part in these experiments";
-            return Err(wrong(format_args!("{text}{}", Hint("omit --candidates or --only"))));
-        }
-        Ok(rows)
-    }
-
-    /// The time that all will take, roughly.
-    ///
-    /// # Errors
-    /// As [`rows`](Self::rows).
-    pub fn estimate(&self) -> io::Result<Duration> {
-        let trials =
-            |row: &RdmaBenchRow| if row.experiment == "lanes" { lanes::trials(self.lanes) } else { 1 };
-        let measured: usize = self.rows()?.iter().map(trials).sum();
-        let runs = u32::try_from(measured.saturating_mul(self.rounds.max(1))).unwrap_or(u32::MAX);
-        Ok((self.time + OVERHEAD).saturating_mul(runs))
+        Ok(())
     }
 }
