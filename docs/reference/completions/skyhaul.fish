@@ -1154,7 +1154,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as possible without loss; for rdma 4Gbps)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate, or max: closed loop, as fast as possible without loss (default: max; for rdma 4Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure. Only for `bench record`' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording. Only for `bench record`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l address -d 'Address to receive on' -r

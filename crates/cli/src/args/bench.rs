@@ -45,8 +45,8 @@ pub(crate) struct BenchArgs {
     /// Number of rounds; the candidates take turns in each
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"), help_heading = PACE, add = ALWAYS)]
     pub(crate) rounds: usize,
-    /// Fixed rate (default: closed loop, as fast as possible without loss; for rdma 4Gbps)
-    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), add = to(PATH | RDMA))]
+    /// Fixed rate, or max: closed loop, as fast as possible without loss (default: max; for rdma 4Gbps)
+    #[arg(long, value_name = "RATE", value_parser = super::rdma::rate, add = to(PATH | RDMA))]
     pub(crate) rate: Option<Rate>,
     /// Search for the highest rate without loss at which the sender never waits
     #[arg(long, conflicts_with = "rate", add = to(PATH))]

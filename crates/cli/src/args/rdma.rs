@@ -195,7 +195,7 @@ pub(crate) struct RdmaReadArgs {
 }
 
 /// A rate; 0 is as fast as possible.
-fn rate(text: &str) -> Result<Rate, String> {
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
     match text {
         "max" => Ok(Rate::default()),
         _ => match text.parse::<Rate>() {

@@ -67,7 +67,8 @@ fn options(args: &BenchArgs, stop: StopFlag) -> Result<BenchOptions> {
         Some(BenchWhat::Lab) => BenchTarget::Lab,
     };
     let load = match args.rate {
-        Some(rate) => BenchLoad::Rate(rate.bits_per_second()),
+        Some(rate) if rate.bits_per_second() > 0 => BenchLoad::Rate(rate.bits_per_second()),
+        Some(_) => BenchLoad::Closed,
         None if args.search => BenchLoad::Search,
         None => BenchLoad::Closed,
     };

@@ -118,6 +118,20 @@ fn without_the_privilege_the_kernel_is_skipped_with_the_reason() {
     assert_eq!((rows(&report, "latency").count(), rows(&report, "receivers").count()), (3, 4), "{report}");
 }
 
+#[test]
+fn as_fast_as_it_goes_the_sender_waits_for_what_the_receiver_shows() {
+    let line = format!(
+        "bench rdma --only receivers --candidates scatter,write-stage --rate max --datagram 1472 --train 8 --time 200ms --rounds 1 --memory 4MiB --cpus {} --json --quiet",
+        cpus()
+    );
+    let report = run(&line).expect(0).json();
+    assert_eq!((number(&report["rate"]), rows(&report, "receivers").count()), (0, 2));
+    rows(&report, "receivers").for_each(|row| {
+        assert_eq!(runs(row).len(), 1, "{row}");
+        add_up(row);
+    });
+}
+
 /// The sums of a run, of any candidate.
 fn add_up(row: &Value) {
     for own in runs(row) {
