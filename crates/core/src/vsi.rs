@@ -47,10 +47,9 @@ pub use chunk_exchange::{
     ChunkHead, ChunkName, MAX_CHUNK_HEAD_BYTES, MAX_CHUNK_LIST_BYTES, MAX_EXCHANGED_BYTES, NotAChunkHead,
     chunk_list, parse_chunk_list,
 };
-pub use commands::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 pub use datastream::{MAX_DATASTREAMS, VsiDatastream, VsiMatch};
 pub use dialogue::{MAX_WAITING_REQUESTS, VsiDialogue, VsiDialogueCounts, VsiOutput};
-pub use errors::{MAX_PENDING_ERRORS, VsiError, VsiErrors};
+pub use errors::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER, MAX_PENDING_ERRORS, VsiError, VsiErrors};
 pub use line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiLines, VsiRequest};
 pub use mode::{ModeError, VsiMode};
 pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};

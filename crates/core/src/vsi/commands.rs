@@ -16,8 +16,8 @@ mod scan;
 mod state;
 mod transfer;
 
+use context::ERROR_TRANSFER;
 pub(super) use context::{Context, Pending, Step};
-pub use context::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 
 use super::reply::{VsiCode, VsiDialect};
 use super::view::{VsiOutcome, VsiSource};

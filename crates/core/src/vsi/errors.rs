@@ -6,6 +6,13 @@ use std::collections::VecDeque;
 /// Maximum number of errors that wait; the oldest make room.
 pub const MAX_PENDING_ERRORS: usize = 64;
 
+/// Number of an error in `error?`: a recording could not begin.
+pub const ERROR_NOT_STARTED: u32 = 1001;
+/// Number of an error in `error?`: a recording ended without being asked to, or lost data.
+pub const ERROR_ENDED: u32 = 1002;
+/// Number of an error in `error?`: a transfer ended without being asked to, or sent fill.
+pub const ERROR_TRANSFER: u32 = 1003;
+
 /// An error that waits to be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VsiError {

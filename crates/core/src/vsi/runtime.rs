@@ -4,13 +4,12 @@
 //! and its recording with it.
 
 use super::datastream::VsiDatastream;
-use super::errors::VsiErrors;
+use super::errors::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER, VsiErrors};
 use super::mode::VsiMode;
 use super::view::{
     VsiAction, VsiArrival, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiSource, VsiTransfer,
     VsiTransferState, VsiView,
 };
-use super::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 use crate::placement::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 

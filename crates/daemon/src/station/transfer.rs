@@ -13,10 +13,13 @@
 //! does not count.
 
 mod chunks;
+mod control;
 mod reading;
 mod to_file;
 
 use super::setup::StationSetup;
+use control::POLL_INTERVAL;
+pub(super) use control::TransferControl;
 use reading::{FromDisks, Source, Wanted};
 use skyhaul::core::pace::Pacer;
 use skyhaul::core::placement::Nanos;
@@ -28,15 +31,14 @@ use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::recording::RangePiece;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
-    StationEvent, TransferCounts, TransferEvent, TransferForm, TransferOutcome, TransferPace, TransferPlan,
-    TransferRequest,
+    StationEvent, TransferCounts, TransferEvent, TransferForm, TransferOutcome, TransferPlan, TransferRequest,
 };
 use std::io::{self, IoSlice, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,8 +52,6 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to answer, or to close the connection, after it has acknowledged everything.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often what waits looks whether it is to stop.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often counts are reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Bytes that are given to the connection at a time.
@@ -61,68 +61,6 @@ const MAX_READERS: usize = 16;
 
 /// Takes what a transfer reports.
 type Report = Box<dyn Fn(StationEvent) + Send>;
-
-/// What others say to a transfer.
-#[derive(Debug)]
-pub(super) struct TransferControl {
-    stop: AtomicBool,
-    /// Ends a write that waits.
-    socket_stop: Mutex<Option<Arc<AtomicBool>>>,
-    range: Mutex<Option<(u64, u64)>>,
-    /// Bits per second; 0: nothing may be sent, `u64::MAX`: no limit.
-    pace: AtomicU64,
-    /// The thread that reads has waited for a recording since this was last looked at.
-    has_waited: AtomicBool,
-    /// Nobody takes what is read any more.
-    is_over: AtomicBool,
-}
-
-impl Default for TransferControl {
-    fn default() -> Self {
-        let (stop, socket_stop, range) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-        let (has_waited, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { stop, socket_stop, range, pace: AtomicU64::new(u64::MAX), has_waited, is_over }
-    }
-}
-
-impl TransferControl {
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(flag) = &*lock(&self.socket_stop) {
-            flag.store(true, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn send(&self, range: (u64, u64)) {
-        *lock(&self.range) = Some(range);
-    }
-
-    pub(super) fn pace(&self, pace: TransferPace) {
-        let bits = match pace {
-            TransferPace::Free => u64::MAX,
-            TransferPace::Limited(bits) => bits.max(1),
-            TransferPace::Paused => 0,
-        };
-        self.pace.store(bits, Ordering::Relaxed);
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
-    }
-
-    fn is_paused(&self) -> bool {
-        self.pace.load(Ordering::Relaxed) == 0
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
-    }
-
-    /// A thread waits for a recording, not for a disk.
-    fn note_waiting(&self) {
-        self.has_waited.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Starts the thread; or returns what is to be reported without it.
 pub(super) fn spawn(

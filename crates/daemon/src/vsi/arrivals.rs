@@ -191,7 +191,10 @@ impl Arrivals {
             }
         };
         let (of, from) = (Arc::clone(arrival), self.options.from.clone());
-        let listen = move || listen(door, &receiver, &from, Listening(of));
+        let listen = move || {
+            let listening = Listening(of);
+            listen(door, &receiver, &from, &listening.0);
+        };
         std::thread::Builder::new().name("vsi-arrival".into()).spawn(listen).map_err(code)?;
         Ok(present)
     }
@@ -226,8 +229,7 @@ fn address(port: &VsiPort) -> io::Result<SocketAddr> {
 }
 
 /// Takes connections until the arrival is closed, then frees the port and waits for those that are served.
-fn listen(door: Door, receiver: &Arc<dyn Receiver>, from: &AllowList, listening: Listening) {
-    let arrival = &listening.0;
+fn listen(door: Door, receiver: &Arc<dyn Receiver>, from: &AllowList, arrival: &Arc<Arrival>) {
     let (mut has_one, mut strangers) = (false, 0u64);
     while !arrival.is_stopped() {
         let is_full = arrival.serving.load(Ordering::SeqCst) >= MAX_CONNECTIONS;

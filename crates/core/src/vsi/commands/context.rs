@@ -2,19 +2,12 @@
 
 use crate::placement::Nanos;
 use crate::vsi::errors::VsiErrors;
+pub(super) use crate::vsi::errors::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER};
 use crate::vsi::line::VsiRequest;
 use crate::vsi::reply::{VsiCode, VsiDialect, VsiReply};
 use crate::vsi::runtime::{Arriving, Transferring, VsiRuntime};
 use crate::vsi::view::{VsiAction, VsiView};
 use std::collections::BTreeSet;
-
-/// Number of an error in `error?`: a recording could not begin.
-pub const ERROR_NOT_STARTED: u32 = 1001;
-/// Number of an error in `error?`: a recording ended without being asked to, or lost data.
-pub const ERROR_ENDED: u32 = 1002;
-
-/// Number of an error in `error?`: a transfer ended without being asked to, or sent fill.
-pub const ERROR_TRANSFER: u32 = 1003;
 
 /// What a request is carried out with.
 pub(in crate::vsi) struct Context<'a> {

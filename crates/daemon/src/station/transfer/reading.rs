@@ -1,6 +1,6 @@
 //! The thread that reads what a transfer sends.
 
-use super::{POLL_INTERVAL, TransferControl};
+use super::control::{POLL_INTERVAL, TransferControl};
 use crate::station::files;
 use crate::station::setup::StationSetup;
 use skyhaul::io::disk::read_at_in_turn;
