@@ -18,7 +18,7 @@
 //! which every reader reports. Nothing is filled for it; what the times give is counted, as for recorders that did not count.
 //!
 //! Limits: only claims of more than there can be are found. Frames that were placed by the packets' numbers are not judged by their
-//! times, as a sender's clock may stand still. A claim within all bounds is believed.
+//! times, as a sender's clock may stand still; nor those of a stream whose rate changed. A claim within all bounds is believed.
 
 use crate::recording::contents::{DatastreamEntry, Gap, Lack, Rate, Time};
 use crate::recording::index::record::{ChunkMeta, ChunkRecord, Datastream, LostChunk};
@@ -265,8 +265,9 @@ fn lost_before(gap: u64, number: u32) -> String {
     format!("{gap} frames lost before chunk {number}")
 }
 
-/// Judge all records of a datastream. `is_own`: its account is that of the recorder that wrote them.
-pub(super) fn judge(stream: &mut DatastreamEntry, is_own: bool) {
+/// Judge all records of a datastream. `is_own`: its account is that of the recorder that wrote them; `has_rate`: the rate of the index is
+/// that of all of its frames.
+pub(super) fn judge(stream: &mut DatastreamEntry, is_own: bool, has_rate: bool) {
     let mut found = Vec::new();
     let mut claims = Claims::new(&stream.name, stream.datastream.as_ref(), None);
     if let Some(account) = &mut stream.account {
@@ -280,6 +281,7 @@ pub(super) fn judge(stream: &mut DatastreamEntry, is_own: bool) {
     }
     let account = stream.account.as_ref().filter(|_| is_own);
     claims = Claims::new(&stream.name, stream.datastream.as_ref(), account);
+    claims.rate = claims.rate.filter(|_| has_rate);
     let recorded = stream.chunks.iter().filter_map(|(&number, chunk)| Some((number, chunk.record.as_ref()?)));
     let epochs: Vec<(u32, u64)> = recorded.map(|(number, record)| (number, record.meta.epoch)).collect();
     let mut lost = stream.lost.values_mut().peekable();

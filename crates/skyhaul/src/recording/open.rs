@@ -5,7 +5,7 @@
 
 pub(super) mod gather;
 
-use crate::irregular::FAULT_EVENTS;
+use crate::irregular::{FAULT_EVENTS, FRAME_RATE};
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::claims;
 use crate::recording::contents::{
@@ -130,7 +130,9 @@ impl Recording {
             });
         }
         let is_own = !gathered.ambiguous && report.as_ref().is_some_and(|report| !report.adopted);
-        datastreams.iter_mut().for_each(|stream| claims::judge(stream, is_own));
+        // The index has the last rate, and not that of all frames, where the recorder saw it change.
+        let has_rate = !gathered.events.iter().any(|event| event.kind == FRAME_RATE);
+        datastreams.iter_mut().for_each(|stream| claims::judge(stream, is_own, has_rate));
         let state = match (&gathered.indexes[..], gathered.live, &report) {
             ([], ..) => State::Unindexed,
             // A recorder that has said its last word may still hold its lock.

@@ -187,7 +187,7 @@ fn a_lost_chunk_and_the_account_are_judged_as_well() {
     };
     let mut stream =
         DatastreamEntry { datastream: Some(about), account: Some(account), ..DatastreamEntry::default() };
-    judge(&mut stream, true);
+    judge(&mut stream, true, true);
     assert_eq!(stream.contradicted.len(), 1, "{:?}", stream.contradicted);
     assert_eq!(stream.account.unwrap().ledger, FrameLedger::default());
 }
