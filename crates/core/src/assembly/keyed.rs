@@ -509,8 +509,9 @@ impl<B> KeyedWindow<B> {
 
     /// Returns the number of packets, and of bytes in them, that were accepted for candidates that lost, since the last
     /// call.
+    #[inline]
     pub fn take_dropped(&mut self) -> (u64, u64) {
-        std::mem::take(&mut self.contest.dropped)
+        if self.contest.dropped.0 == 0 { (0, 0) } else { std::mem::take(&mut self.contest.dropped) }
     }
 }
 

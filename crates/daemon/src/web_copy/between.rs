@@ -87,7 +87,7 @@ pub fn copy_between(
     let from = source.urls(std::slice::from_ref(&order.source), &Method::GET)?;
     let to = destination.urls(std::slice::from_ref(&order.destination), &Method::PUT)?;
     let (Some(from), Some(to)) = (from.first(), to.first()) else { return Ok(CopyReport::default()) };
-    let direction = direction(order, from, to)?;
+    let direction = direction(order.direction, order.exists, from, to)?;
     // Each token may reach the other server, too; that for a signed URL goes nowhere.
     if !from.is_signed() {
         source.check_token(to)?;

@@ -1,6 +1,5 @@
 //! Which server of a copy between two is asked, as the user wants it and the URLs permit.
 
-use super::between::CopyBetween;
 use crate::remote::url::RemoteUrl;
 use skyhaul::core::hint::Hint;
 use skyhaul_transfer::copy::Exists;
@@ -19,11 +18,16 @@ pub enum CopyDirection {
 }
 
 /// Which server is asked. A signature permits one request, GET or PUT: its server is asked for no copy, and not what it has.
-pub(super) fn direction(order: &CopyBetween, from: &RemoteUrl, to: &RemoteUrl) -> io::Result<CopyDirection> {
+pub(super) fn direction(
+    asked: CopyDirection,
+    exists: Exists,
+    from: &RemoteUrl,
+    to: &RemoteUrl,
+) -> io::Result<CopyDirection> {
     let refused = |text: String, hint: &str| {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{text}{}", Hint(hint))))
     };
-    match (from.is_signed(), to.is_signed(), order.direction) {
+    match (from.is_signed(), to.is_signed(), asked) {
         (false, false, asked) => return Ok(asked),
         (true, true, _) => {
             let hint = "download it with `skyhaul copy URL FILE`, and upload it with `skyhaul copy FILE URL`";
@@ -47,7 +51,7 @@ pub(super) fn direction(order: &CopyBetween, from: &RemoteUrl, to: &RemoteUrl) -
         let hint = "copy each file to a URL of its own";
         return refused(format!("{to} is signed for one object, and no directory can go there"), hint);
     }
-    if order.exists == Exists::Skip {
+    if exists == Exists::Skip {
         let hint = "leave --exists out: an object that exists makes the copy fail";
         return refused(format!("{to} is signed for one PUT: whether it exists cannot be asked"), hint);
     }

@@ -33,6 +33,7 @@ mod held;
 mod protocol;
 mod reader;
 mod report;
+mod round_trips;
 mod run;
 mod service;
 #[cfg(test)]

@@ -485,16 +485,14 @@ impl Stream {
         if self.info.format.own.rate().is_some() {
             return;
         }
-        if self.info.format.place != Place::Time {
+        let is_learned = self.info.format.frames_per_second.is_none();
+        let has_one = self.report.frames_per_second.is_some() || last.is_none();
+        if self.info.format.place != Place::Time || is_learned && has_one {
             self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
-        } else if self.report.frames_per_second.is_none()
-            && let Some(time) = last
-        {
+        } else if let Some(time) = last.filter(|_| !has_one) {
             // Objects end where seconds do, so the last frame of each object is enough.
             self.report.frames_per_second = self.rate.observe(time);
             self.report.frames_per_second.into_iter().for_each(|frames| self.watch.set_rate(frames));
-        } else if self.info.format.frames_per_second.is_none() {
-            self.report.frames_per_second = self.watch.frames_per_second().or(self.report.frames_per_second);
         }
     }
 }

@@ -27,8 +27,24 @@ impl<B> KeyedWindow<B> {
 
     /// Returns the number of packets, and of bytes in them, of objects that gave their memory back, since the last call. They are
     /// rejected after all, for there was no memory for them.
+    #[inline]
     pub fn take_taken_back(&mut self) -> (u64, u64) {
-        std::mem::take(&mut self.taken_back)
+        if self.taken_back.0 == 0 { (0, 0) } else { std::mem::take(&mut self.taken_back) }
+    }
+
+    /// Memory for an object that begins, which others give back.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn room_taken_back(
+        &mut self,
+        bytes: u64,
+        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<B, Option<B>> {
+        let mut block = Err(None);
+        while block.is_err() && self.take_back(bytes) {
+            block = room(bytes, None);
+        }
+        block
     }
 
     /// More memory for an object, which others may have to give back.

@@ -55,11 +55,7 @@ impl<B> KeyedWindow<B> {
         if part.size.is_some_and(|size| !self.may_announce(bytes, range, size)) {
             return Err(Reject::NoBuffer);
         }
-        let mut block = room(bytes, None);
-        while block.is_err() && self.take_back(bytes) {
-            block = room(bytes, None);
-        }
-        match block {
+        match room(bytes, None).or_else(|_| self.room_taken_back(bytes, room)) {
             // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if is_behind => {
                 let at = self.open((key, hash), block, bytes, self.now, part.number_bits);
