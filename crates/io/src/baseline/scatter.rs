@@ -35,7 +35,7 @@ pub struct ScatterCounts {
     pub misplaced: u64,
 }
 
-/// See the [module](self). It stays on the thread that opened it.
+/// Receives datagrams straight into the slots that it predicts. It stays on the thread that opened it.
 pub struct ScatterReceiver {
     socket: Socket,
     local: SocketAddr,
