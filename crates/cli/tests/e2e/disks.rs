@@ -651,7 +651,7 @@ fn a_report_or_data_that_cannot_be_written_are_never_success() {
     }
 }
 
-/// It is refused before anything is done: no scan is begun of which the report would be lost.
+/// It is refused before anything is done: no scan begins whose report would be lost.
 #[test]
 fn a_closed_standard_output_is_refused_first_and_one_for_reading_and_writing_is_taken() {
     let site = Site::new(1);

@@ -251,7 +251,7 @@ impl Claims {
         }
     }
 
-    /// Of a chunk of which nothing that is missing is believed, what its bytes are.
+    /// Takes a chunk for what its bytes are, and believes none of its missing frames.
     fn believe_bytes(&self, record: &mut ChunkRecord) {
         let meta = &mut record.meta;
         let frames = record.bytes.checked_div(self.unit).unwrap_or(u64::from(meta.units));

@@ -5,7 +5,7 @@
 //!   60 MiB announced, 200 KiB arrived      ─▶ it keeps its memory, as long as its pace is enough
 //! ```
 //!
-//! The object that gives its memory back is the largest one of which less than half of 1/[`EVIDENCE`] has arrived, if it has at least
+//! The largest object that has less than half of 1/[`EVIDENCE`] of its bytes gives its memory back, if it holds at least
 //! twice as much as the other needs. So the memory that one packet claims is never missed by those who send what they announce, and of
 //! equal objects none gives way to another. Senders who are held back while there is no memory, as by TCP, take none from others and
 //! keep theirs: what they have not sent says nothing about them.

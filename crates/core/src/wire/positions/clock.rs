@@ -14,8 +14,6 @@ const WRONG_CLOCK: u64 = 3600;
 /// A thread with at most the first number of frames, while another has at least the second, comes from damaged headers.
 const STRAY: (u64, u64) = (3, 256);
 
-/// Rate and threads of a stream.
-///
 /// Rate and threads of a file's frames, found from all of its headers.
 ///
 /// A rate is given by the user, stated by the headers, or proven by the end of a second: the highest frame number of the

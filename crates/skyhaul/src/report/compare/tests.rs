@@ -106,7 +106,7 @@ fn a_figure_that_swung_within_its_run_is_judged_by_how_far() {
     let (a, b) = (flow(0.0129, 0.0108, 0.0182), flow(0.0154, 0.0109, 0.0243));
     let worse = |a: &Value, b: &Value| compare(a, b, &Options::default()).unwrap().count(Verdict::Worse);
     assert_eq!((worse(&a, &b), worse(&b, &a)), (0, 0));
-    // A queue that stays is none of a start.
+    // A queue that stays is not that of a start.
     assert_eq!(worse(&a, &flow(0.0254, 0.0209, 0.0343)), 1);
     // The hosts' noise is noise with a range, too.
     assert_eq!(worse(&flow(0.0010, 0.0010, 0.00101), &flow(0.0012, 0.0012, 0.00121)), 0);

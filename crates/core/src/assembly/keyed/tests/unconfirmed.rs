@@ -316,7 +316,7 @@ fn senders_who_are_held_back_keep_their_memory_and_take_none() {
     }
 }
 
-/// Of equal objects none gives way to another, and none of which enough has arrived.
+/// No object gives way to another of its size, nor one that has enough of its bytes.
 #[test]
 fn memory_is_given_back_to_smaller_objects_by_those_that_hardly_began() {
     let mut short = Short::new();
