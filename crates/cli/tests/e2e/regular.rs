@@ -142,8 +142,8 @@ fn what_only_the_recorder_saw_is_irregular_for_check_too() {
     }
 }
 
-/// Nothing states the frame rate, and there are no numbers: the rate that was learned falls, or rises. The events say so, and, where there
-/// are none, the frames.
+/// Nothing states the frame rate, and there are no numbers: the rate that was learned falls, or rises. The events say so and,
+/// without events, the frames do.
 #[test]
 fn a_learned_frame_rate_that_changes_is_irregular_for_record_and_check() {
     for (first, then) in [(200u32, 100u32), (100, 200)] {

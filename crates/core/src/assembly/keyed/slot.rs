@@ -197,7 +197,7 @@ impl<B> KeyedWindow<B> {
     /// hold more, those that are too slow retire ([`Cause::Window`]), largest first, but none before an eighth of the
     /// timeout. An object is too slow if it would receive neither all of its bytes nor 16 MiB within the timeout. An
     /// object that announces more than `staged` bytes gets memory for 1/256 of them at first, and for all when half of
-    /// that has arrived. Beyond the limit, an object of which less than that half has arrived gives its memory
+    /// that has arrived. Beyond the limit, an object that has less than that half gives its memory
     /// [back](Self::take_taken_back) to one that needs at most half of it and finds none.
     pub fn limit_announced(&mut self, bytes: u64, staged: u64) {
         self.unconfirmed.limit(bytes, staged);

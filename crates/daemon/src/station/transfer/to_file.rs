@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(target.finish().unwrap_err(), format!("{name}: File exists"));
         assert_eq!(std::fs::read(&name).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-        // What has more than it is to have is none of these bytes.
+        // A file longer than the range cannot be its beginning.
         let small = Target::open(&roots, &name, "s", &write(ExistingFile::Resume), 1002);
         assert!(small.unwrap_err().contains("more than the 2 that it is to have"));
     }
