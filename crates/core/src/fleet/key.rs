@@ -273,12 +273,6 @@ impl FleetBranch {
             Self::AllScans => "scans/".into(),
         }
     }
-
-    /// Whether the branch is a single key, to be read without a range.
-    #[must_use]
-    pub fn is_single_key(&self) -> bool {
-        matches!(self, Self::Current(_))
-    }
 }
 
 /// The root of a fleet: `/skyhaul/v1/FLEET/`.

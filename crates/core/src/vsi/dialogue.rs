@@ -134,12 +134,6 @@ impl VsiDialogue {
         self.pending.is_some()
     }
 
-    /// Whether the client asked that its requests are logged, by `echo=on`.
-    #[must_use]
-    pub fn wants_log(&self) -> bool {
-        self.echo
-    }
-
     /// Returns the counts of the connection.
     #[must_use]
     pub fn counts(&self) -> VsiDialogueCounts {

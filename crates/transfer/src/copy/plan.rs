@@ -375,7 +375,7 @@ fn copied(options: &CopyOptions, token: &Token, here: &LocalEnd<'_>, sample: Sam
             Some(_) => {}
             None if matches!(entry.what, What::File { .. }) => {
                 seen.files += 1.0;
-                seen.octets += entry.size() as f64;
+                seen.bytes += entry.size() as f64;
             }
             None => {}
         }
@@ -402,8 +402,8 @@ mod tests {
         Plan { read: rate(40.0), network: rate(90.0), write: rate(20.0), ..Plan::default() }
     }
 
-    fn copied(files: f64, octets: f64, seconds: f64) -> FilesCopied {
-        FilesCopied { files, octets, seconds }
+    fn copied(files: f64, bytes: f64, seconds: f64) -> FilesCopied {
+        FilesCopied { files, bytes, seconds }
     }
 
     #[test]
@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn samples_grow_until_they_take_long_enough() {
         let choice = Choice::of(&sizes(&[(1_000_000, 4096)]), RATE);
-        let after = |files: f64, seconds: f64| choice.next(&FilesCopied { files, octets: 0.0, seconds });
+        let after = |files: f64, seconds: f64| choice.next(&FilesCopied { files, bytes: 0.0, seconds });
         assert_eq!(after(64.0, 0.03).map(|sample| sample.files), Some(1024));
         assert_eq!(after(1024.0, 1.0).map(|sample| sample.files), Some(3072));
         assert_eq!(after(9000.0, 1.6), None);

@@ -357,7 +357,7 @@ impl TcpPrediction {
             granted_window: window_rate(window, rtt),
             flows_needed: path.flows_needed(MAX_WINDOW),
             slow_start_seconds: slow_start.seconds,
-            slow_start_bytes: slow_start.octets,
+            slow_start_bytes: slow_start.bytes,
             reno: (loss > 0.0).then(|| mathis_rate(mss, rtt, loss)),
             cubic: (loss > 0.0).then(|| cubic_rate(mss, rtt, loss)),
             reno_recovery_seconds: path.reno_recovery(),
