@@ -1,4 +1,5 @@
-//! Files mapped into memory, for sending without a copy; small files, read to a bound; and errors with hints for paths.
+//! Files mapped into memory, for sending without a copy; small files, read to a bound; files written whole or not at all; and
+//! errors with hints for paths.
 //!
 //! Small files named by the user: settings, tokens, certificates, plans, reports.
 //!
@@ -14,10 +15,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use skyhaul_core::hint::Hint;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::ops::Deref;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// `error` with the operation that failed, the path, and the remedy if known. Operations that create something are
@@ -190,11 +191,63 @@ fn waited(file: &File, until: Instant) -> io::Result<bool> {
     }
 }
 
+/// Replaces the file at `path`: readers see the old contents or the new ones, never a part, and a full disk leaves the old file
+/// as it was. Permissions of an existing file stay; what a symbolic link names is replaced, not the link. A device or FIFO is
+/// written to.
+///
+/// It survives the end of this process, but is not synchronised: after a power cut, the old contents may be back.
+///
+/// # Errors
+/// The file cannot be written; the error names the path.
+pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
+    replace_by(path, |file| file.write_all(contents.as_ref()))
+}
+
+fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let failing = |error: io::Error| failed("write", path, &error);
+    let old = std::fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        let mut file = OpenOptions::new().write(true).open(path).map_err(failing)?;
+        return write(&mut file).map_err(failing);
+    }
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let new = beside(&target);
+    let mut file = match File::create(&new) {
+        // The directory takes no new file, but the file may be written to.
+        Err(error) if old.is_some() && is_closed_directory(&error) => {
+            let mut file = File::create(&target).map_err(failing)?;
+            return write(&mut file).map_err(failing);
+        }
+        file => file.map_err(failing)?,
+    };
+    let written = write(&mut file)
+        .and_then(|()| old.map_or(Ok(()), |old| file.set_permissions(old.permissions())))
+        .and_then(|()| std::fs::rename(&new, &target));
+    written.map_err(|error| {
+        // If it cannot be removed, the first error is the one to report.
+        let _ = std::fs::remove_file(&new);
+        failing(error)
+    })
+}
+
+fn is_closed_directory(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Where the new contents of `path` are until they are whole.
+fn beside(path: &Path) -> PathBuf {
+    /// Bytes of a name that leave room for the rest.
+    const NAME_BYTES: usize = 200;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.char_indices().take_while(|&(at, _)| at < NAME_BYTES).map(|(_, c)| c).collect();
+    path.with_file_name(format!(".{name}.{}.new", std::process::id()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_bytes_are_the_files() {
@@ -282,5 +335,43 @@ mod tests {
         });
         assert_eq!(read_small(Path::new(&name), 10).unwrap(), b"abcdef");
         late.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = || std::fs::read_dir(directory.path()).unwrap().count();
+        let path = directory.path().join("report.html");
+        replace(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let full = replace_by(&path, |file| {
+            file.write_all(b"ne")?;
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        });
+        let text = full.unwrap_err().to_string();
+        assert!(text.contains("report.html") && text.contains("free some space"), "{text}");
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"old".to_vec(), 1));
+        replace(&path, "new").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"new".to_vec(), 1));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        let long = directory.path().join("ä".repeat(127));
+        replace(&long, "long").unwrap();
+        assert_eq!(std::fs::read(&long).unwrap(), b"long");
+    }
+
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("f"), directory.path().join("link"));
+        replace(&file, "old").unwrap();
+        std::os::unix::fs::symlink("f", &link).unwrap();
+        replace(&link, "new").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        replace(Path::new("/dev/null"), "gone").unwrap();
+        let text = replace(Path::new("/dev/full"), "x").unwrap_err().to_string();
+        assert!(text.starts_with("write /dev/full: No space left"), "{text}");
+        let none = replace(&directory.path().join("none/f"), "x").unwrap_err().to_string();
+        assert!(none.contains("mkdir -p"), "{none}");
     }
 }

@@ -16,7 +16,7 @@ use resvg::tiny_skia::{Pixmap, Transform};
 #[cfg(feature = "full")]
 use resvg::usvg::{self, fontdb};
 use skyhaul::core::hint::Hint;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::replace;
 use std::fmt::Write as _;
 use std::path::Path;
 #[cfg(feature = "full")]
@@ -181,7 +181,7 @@ pub(crate) fn save(path: &Path, svg: &str) -> Result<()> {
         Kind::Svg => svg.as_bytes().to_vec(),
         Kind::Png => png(svg).with_context(|| path.display().to_string())?,
     };
-    std::fs::write(path, bytes).map_err(|error| failed("write", path, &error).into())
+    Ok(replace(path, bytes)?)
 }
 
 /// This build cannot write PNG.

@@ -20,7 +20,7 @@ use place::take;
 use proofs::{FIRST, prove};
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{failed, replace};
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::memory::{Pool, PoolOptions};
 use skyhaul::io::udp::send::SendMode;
@@ -68,7 +68,7 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
     }
     let report = measure(args, &disks, &interrupt)?;
     let file = directory.join("report.html");
-    std::fs::write(&file, page::page(&report)).map_err(|error| failed("write", &file, &error))?;
+    replace(&file, page::page(&report))?;
     if args.output.json {
         receiving::print_json(&report)?;
         say_text!("{}", summary(&report));

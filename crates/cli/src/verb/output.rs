@@ -1,28 +1,37 @@
 //! Output files that exist already: replaced when there is something to write, not before.
 
 use anyhow::Result;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{failed, replace};
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A file whose old contents stay until the first byte is written.
+/// A file whose old contents stay until the first byte is written. Its errors name it.
 struct Replaced {
     file: File,
+    path: PathBuf,
     begun: bool,
+}
+
+impl Replaced {
+    fn begin(&mut self) -> io::Result<()> {
+        // A device or FIFO has no length.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.begun = true;
+        Ok(())
+    }
 }
 
 impl Write for Replaced {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.begun && !bytes.is_empty() {
-            // A device or FIFO has no length.
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
-            }
-            self.begun = true;
-        }
-        self.file.write(bytes)
+        let begun = if self.begun || bytes.is_empty() { Ok(()) } else { self.begin() };
+        begun.and_then(|()| self.file.write(bytes)).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            _ => failed("write", &self.path, &error),
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -41,7 +50,7 @@ pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
     }
     let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|error| failed("create", path, &error))?;
-    Ok(Box::new(BufWriter::with_capacity(1 << 20, Replaced { file, begun: false })))
+    Ok(Box::new(BufWriter::with_capacity(1 << 20, Replaced { file, path: path.to_owned(), begun: false })))
 }
 
 /// Where a list of this run is written: an old one is emptied at once, so that its lines are never taken for new ones.
@@ -90,7 +99,7 @@ pub(crate) fn create(directory: &Path) -> Result<()> {
 /// Write a file of it.
 pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
-    Ok(fs::write(&path, text).map_err(|error| failed("write", &path, &error))?)
+    Ok(replace(&path, text)?)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 use skyhaul::core::hint::Hint;
-use skyhaul::io::file::{failed, read_small};
+use skyhaul::io::file::{read_small, replace};
 use skyhaul::report::compare::{Comparison, Figure, Options, Verdict, compare};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn diff(args: &DiffArgs) -> Result<Outcome> {
         comparison: &comparison,
     };
     if let Some(path) = &args.page {
-        std::fs::write(path, page(&told)).map_err(|error| failed("write", path, &error))?;
+        replace(path, page(&told))?;
         say!("page: {}", print::name(path));
     }
     if args.json {

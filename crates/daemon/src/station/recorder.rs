@@ -4,6 +4,7 @@ use super::dashboard::figures::{FiguresPair, RecordingFigures};
 use super::disk_jobs::DiskJobs;
 use super::setup::StationSetup;
 use skyhaul::io::address::Endpoint;
+use skyhaul::io::file::replace;
 use skyhaul::io::lock::lock;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes};
@@ -272,10 +273,8 @@ fn losses(report: &RecordReport) -> String {
     }
 }
 
-/// Writes the report of a recording: under another name first, so that what has its name is whole.
+/// Writes the report of a recording.
 fn keep(report: &RecordReport, directory: &Path, name: &str) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(report).map_err(io::Error::other)?;
-    let unfinished = directory.join(format!(".{name}.json.new"));
-    std::fs::write(&unfinished, text)?;
-    std::fs::rename(&unfinished, directory.join(format!("{name}.json")))
+    replace(&directory.join(format!("{name}.json")), text)
 }

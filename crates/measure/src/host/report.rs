@@ -320,5 +320,5 @@ pub fn read(octets: &[u8]) -> Result<Facts, String> {
 /// It cannot be written; with a hint.
 pub fn save(facts: &Facts, path: &Path) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(facts).map_err(io::Error::other)?;
-    std::fs::write(path, text).map_err(|error| skyhaul_io::file::failed("write", path, &error))
+    skyhaul_io::file::replace(path, text)
 }

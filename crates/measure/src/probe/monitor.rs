@@ -25,13 +25,13 @@ use skyhaul::peer::Token;
 use skyhaul::time::format_exact;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::schedule::{Due, Schedule};
-use skyhaul_io::file::failed;
+use skyhaul_io::file::replace;
 use skyhaul_io::lock::lock;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -225,19 +225,6 @@ impl Monitor {
             _ => {}
         }
     }
-}
-
-/// Write a file beside, and give it the name: a reader sees the old one or the new one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    let done = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    done.map_err(|error| {
-        // What is left of it, if anything.
-        let _ = std::fs::remove_file(&beside);
-        failed("write", path, &error)
-    })
 }
 
 /// Name, help, and value of what a line has.

@@ -202,7 +202,11 @@ impl Samples {
         output.finish().map_err(failed)?;
         drop(output);
         if has_note {
-            std::fs::write(&note, layout.note(missing)).map_err(failed)?;
+            std::fs::write(&note, layout.note(missing)).map_err(|error| {
+                // Part of it would keep the next export from beginning.
+                let _ = std::fs::remove_file(&note);
+                failed(error)
+            })?;
         }
         std::fs::rename(&part.0, path).map_err(failed)?;
         Ok(Exported {

@@ -16,7 +16,7 @@ use crate::report::words::json;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use skyhaul::core::hint::Hint;
-use skyhaul::io::file::failed;
+use skyhaul::io::file::{failed, replace};
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::wire::Format;
 use skyhaul_measure::bench::Spread;
@@ -25,7 +25,6 @@ use skyhaul_measure::bench::rdma::{
 };
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::path::Path;
 
 /// Bits per second if no rate is given: what one CPU can do beside others.
 const RATE: u64 = 4_000_000_000;
@@ -62,7 +61,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     let (report, command) = (report?, command_line());
     let told = CommandReport { command: &command, report: &report };
     if let Some(path) = page {
-        write(path, &html(&told))?;
+        replace(path, html(&told))?;
     }
     if args.output.json {
         print_json(&told)?;
@@ -71,10 +70,6 @@ pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     let any_failed = report.rows.iter().any(|row| !row.failed.is_empty());
     Ok(if report.interrupted || any_failed { Outcome::Failed } else { Outcome::Done })
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(std::fs::write(path, text).map_err(|error| failed("write", path, &error))?)
 }
 
 fn options(args: &BenchArgs, interrupt: &Interrupt) -> Result<RdmaBenchOptions> {
