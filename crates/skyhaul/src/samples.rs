@@ -264,6 +264,9 @@ pub enum SamplesError {
     /// There is no data.
     #[error("there is no data in it")]
     Empty,
+    /// Its beginning and its end are not frames of one time axis.
+    #[error("{}: the frames at its beginning are not continued at its end{}", .0.display(), Hint("bytes may be missing or too many in between: `skyhaul inspect` shows each frame"))]
+    NotContinued(PathBuf),
     /// No frames of a known format were found.
     #[error("no frames of a known format at the beginning of {}{}", .0.display(), Hint("`skyhaul inspect` shows what it holds"))]
     Unrecognised(PathBuf),

@@ -58,8 +58,9 @@ pub(super) fn tell_not_shown(frames: u64) -> bool {
     if frames > 0 {
         let frames = print::counted(frames, "recorded frame");
         let hint = Hint("`skyhaul check` reports where; `skyhaul cat` writes every frame");
-        let text =
-            format!("{frames} not shown: times that go backwards, repeat or lie outside the data{hint}");
+        let text = format!(
+            "{frames} not shown: times that go backwards, repeat or lie outside the data, or bytes that are no frame{hint}"
+        );
         say!("{}", lines("", &text));
     }
     frames == 0

@@ -2,7 +2,7 @@
 
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
-use skyhaul_core::wire::{Expected, Field, FrameTime, Frames, StreamFormat};
+use skyhaul_core::wire::{Expected, FILL, Field, FrameTime, Frames, StreamFormat};
 use skyhaul_io::lock::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,6 +12,9 @@ pub(super) const HEAD: usize = 128;
 
 /// Frame numbers of neighbours differ by no more.
 const NEIGHBOURS: u32 = 4096;
+
+/// Words by which fill without a header is known: those of the longest header.
+const FILL_WORDS: usize = 8;
 
 /// Seconds that are added to the clock of a thread.
 fn shift(format: &StreamFormat, thread: u16) -> i64 {
@@ -62,6 +65,8 @@ pub(super) enum Unit {
     Wanted(Seen),
     /// A valid frame of another thread, or with a number that no second has.
     Other,
+    /// What stands for a frame that is missing, with or without a header.
+    Fill,
 }
 
 impl FrameReader {
@@ -137,21 +142,26 @@ impl FrameReader {
         }
     }
 
-    /// What a whole unit is; `None` if it is no frame of this stream, or fill of another thread.
+    /// What a whole unit is; `None` if it is no frame of this stream.
     pub(super) fn unit(&self, unit: &[u8]) -> Option<Unit> {
         let frame = unit.get(self.at..)?;
         // Fill without a header has no place of its own.
-        if self.frames.coded(frame)? != self.coded {
-            return None;
+        if frame.chunks_exact(FILL.len()).take(FILL_WORDS).all(|word| word == FILL) {
+            return Some(Unit::Fill);
         }
+        let coded = self.frames.coded(frame)?;
         let seen = self.frames.see(frame, &self.expected);
         if seen.illegal.is_some() {
             return None;
         }
         let time = self.format.frame_time(unit)?;
         let rank = self.ranks.get(usize::from(time.thread)).copied().flatten();
+        // Another thread may be written in another way.
+        if rank.is_some() && coded != self.coded {
+            return None;
+        }
         let Some(rank) = rank.filter(|_| i64::from(time.frame) < self.fps) else {
-            return (!seen.filled).then_some(Unit::Other);
+            return Some(if seen.filled { Unit::Fill } else { Unit::Other });
         };
         let number = time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))?;
         Some(Unit::Wanted(Seen { number, rank: usize::from(rank), valid: !seen.filled }))

@@ -62,7 +62,10 @@ impl Samples {
         } else {
             Pieces::of_files(pieces, Vec::new())
         };
-        Self::new(pieces, None, None, Vec::new(), options)
+        let mut samples = Self::new(pieces, None, None, Vec::new(), options)?;
+        let note = cut_short(&samples.pieces, samples.frames.unit);
+        samples.notes.extend(note);
+        Ok(samples)
     }
 
     fn new(
@@ -127,8 +130,20 @@ impl Samples {
             format,
         };
         samples.ordered = samples.find_order();
-        samples.find_extent().map(|extent| Self { extent, ..samples }).ok_or(SamplesError::Empty)
+        let first = samples.pieces.all().iter().find(|piece| piece.bytes > 0).map(|piece| piece.path.clone());
+        let nowhere = || first.map_or(SamplesError::Empty, SamplesError::NotContinued);
+        samples.find_extent().map(|extent| Self { extent, ..samples }).ok_or_else(nowhere)
     }
+}
+
+/// A note of files that end within a frame.
+fn cut_short(pieces: &Pieces<First>, unit: usize) -> Option<String> {
+    let rest = |piece: &FilePiece<First>| piece.bytes % unit as u64;
+    let cut: Vec<&FilePiece<First>> = pieces.all().iter().filter(|piece| rest(piece) > 0).collect();
+    let [first, others @ ..] = &cut[..] else { return None };
+    let more = if others.is_empty() { String::new() } else { format!("; so do {} more", others.len()) };
+    let path = first.path.display();
+    Some(format!("{path} ends within a frame: its last {} bytes are not decoded{more}", rest(first)))
 }
 
 /// What is known of the rate.

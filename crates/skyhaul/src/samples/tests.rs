@@ -3,6 +3,7 @@ mod parts;
 use super::{Options, Samples, *};
 use crate::recording::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record, Recording, Session};
 use proptest::prelude::*;
+use skyhaul_core::wire::FILL;
 use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
 use std::path::{Path, PathBuf};
 
@@ -234,6 +235,48 @@ fn what_cannot_be_decoded_is_said() {
     );
     vdif_file(&path, 20, 5);
     assert!(open(Options { sample_rate: rate, ..Options::default() }).contains("5 bits in offset binary"));
+}
+
+#[test]
+fn a_file_that_ends_within_a_frame_or_is_out_of_step_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    vdif_file(&path, 20, 2);
+    let whole = std::fs::read(&path).unwrap();
+    let options = Options { sample_rate: Some(3200 * 20), ..Options::default() };
+    let open = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        Samples::of_files([&path], &options)
+    };
+    let notes = |bytes: &[u8]| open(bytes).unwrap().notes().join("\n");
+    assert!(!notes(&whole).contains("ends within"), "{}", notes(&whole));
+    let cut = notes(&whole[..whole.len() - 500]);
+    assert!(
+        cut.contains(&format!("x.vdif ends within a frame: its last {} bytes", whole.len() / 20 - 500)),
+        "{cut}"
+    );
+    // 300 bytes too many amid the file: from there on, no frame is where the first ones say.
+    let (begin, end) = whole.split_at(whole.len() / 2);
+    let out_of_step = open(&[begin, &[0x55; 300], end].concat()).unwrap();
+    let placed = 10;
+    assert_eq!(
+        (out_of_step.rows(), out_of_step.not_shown(&(0..out_of_step.rows()), placed)),
+        (10 * 3200, 10)
+    );
+    // Fill stands for a frame that is missing; zeros are no fill.
+    let fill = FILL.repeat(whole.len() / 20 / 4);
+    let filled = open(&[begin, &fill, &end[fill.len()..]].concat()).unwrap();
+    assert_eq!(filled.not_shown(&(0..filled.rows()), 19), 0);
+    let zeros = open(&[begin, &vec![0; fill.len()], &end[fill.len()..]].concat()).unwrap();
+    assert_eq!(zeros.not_shown(&(0..zeros.rows()), 19), 1);
+    // In a longer file, no frame is found from its end on.
+    vdif_file(&path, 3000, 2);
+    let whole = std::fs::read(&path).unwrap();
+    let (begin, end) = whole.split_at(whole.len() / 3000 * 10);
+    std::fs::write(&path, [begin, &[0x55; 300], end].concat()).unwrap();
+    let options = Options { sample_rate: Some(3200 * 4000), ..Options::default() };
+    let error = Samples::of_files([&path], &options).unwrap_err().to_string();
+    assert!(error.contains("x.vdif: the frames at its beginning are not continued"), "{error}");
 }
 
 #[test]

@@ -333,8 +333,8 @@ impl Samples {
         self.times_of(piece).is_none_or(|(first, last)| first < frames.end && last >= frames.start)
     }
 
-    /// Frames with valid samples that are recorded but not among the `placed` ones of these rows: of another time if the rows are
-    /// all there are, of a thread that nobody chose, or of a time that another frame of the thread has.
+    /// Frames that are recorded but not among the `placed` ones of these rows: of a time that another frame of the thread has; if the
+    /// rows are all there are, also those of another time, of a thread that nobody chose, and what is no frame of this stream.
     #[must_use]
     pub fn not_shown(&self, rows: &Range<u64>, placed: u64) -> u64 {
         let whole = rows.start == 0 && rows.end >= self.rows();
@@ -354,7 +354,7 @@ impl Samples {
         (looked == rows.end - rows.start).then(|| self.not_shown(rows, placed))
     }
 
-    /// Frames with valid samples in a piece, in a range of numbers or all.
+    /// Frames in a piece, in a range of numbers or all, and then also what is no frame; without fill.
     fn count_valid(&self, piece: &FilePiece<First>, within: Option<&Range<i64>>, units: &mut Vec<u8>) -> u64 {
         let Some(open) = self.pieces.open(piece, self.verify) else { return 0 };
         let size = self.frames.unit;
@@ -383,7 +383,8 @@ impl Samples {
                 seen.valid && within.is_none_or(|frames| frames.contains(&seen.number))
             }
             Some(Unit::Other) => within.is_none() && !self.chosen,
-            None => false,
+            Some(Unit::Fill) => false,
+            None => within.is_none(),
         }
     }
 }
