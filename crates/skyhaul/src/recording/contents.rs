@@ -289,7 +289,7 @@ impl fmt::Display for Gap {
         }
         f.write_str(&self.why)?;
         if let Some(frames) = self.frames {
-            write!(f, " ({frames} frames)")?;
+            write!(f, " ({frames} frame{})", if frames == 1 { "" } else { "s" })?;
         }
         let instead = match (self.has_chunks() && self.lack != Lack::HeadersOnly, self.instead) {
             (false, _) => "",
