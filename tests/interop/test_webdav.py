@@ -6,20 +6,19 @@ import hashlib
 import http.server
 import json
 import os
-import pwd
 import random
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zlib
 from pathlib import Path
 
 import pytest
+import xrootd_site
 from conftest import BINARY, free_port
 
 STATION = """[station]
@@ -64,14 +63,15 @@ def call(*words, expect=(0,)):
 class Site:
     """A station that serves two directories; `url` is that of the one with the rules of the grid."""
 
-    def __init__(self, directory, more=""):
+    def __init__(self, directory, more="", under=()):
+        """`more` belongs to [http]; `under` is what the server is run by."""
         self.root, self.strict, disk = (directory / name for name in ("exp", "strict", "disk"))
         for one in (self.root, self.strict, disk):
             one.mkdir()
         config, self.log = directory / "station.toml", directory / "log"
         config.write_text(STATION.format(disk=disk, root=self.root, strict=self.strict, input=free_port(), more=more))
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([str(BINARY), "serve", "--config", str(config)], stdin=subprocess.DEVNULL, stderr=log)
+            self.process = subprocess.Popen([*under, str(BINARY), "serve", "--config", str(config)], stdin=subprocess.DEVNULL, stderr=log)
         end = time.monotonic() + 60
         while not (found := re.search(r"files on (https?://\S+)", self.log.read_text())):
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
@@ -527,52 +527,14 @@ def test_davix_copies_between_two_stations(two, data):
     assert "No such file" in said or "not found" in said.lower(), said
 
 
-XROOTD = """all.export /
-all.sitename test
-oss.localroot {root}
-all.adminpath {state}
-all.pidpath {state}
-xrd.port {port}
-xrd.tlsca certfile {certificate}
-xrd.tls {certificate} {key}
-xrd.protocol XrdHttp:{port} libXrdHttp.so
-http.exthandler xrdtpc libXrdHttpTPC.so
-xrootd.chksum max 2 adler32 crc32c md5
-"""
-
-
 @pytest.fixture
 def xrootd():
-    """XRootD with a directory of its own. It does not run as root, and its plug-in for copies is there only with TLS."""
-    xrootd = program("xrootd", "xrootd-server xrootd-server-plugins")
+    program("xrootd", "xrootd-server xrootd-server-plugins")
     program("openssl", "openssl")
     if os.geteuid() != 0:
         pytest.skip("XRootD is started as another user (needs root)")
-    top = Path(tempfile.mkdtemp(prefix="skyhaul-xrootd-"))
-    certificate, key = top / "cert.pem", top / "key.pem"
-    call("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", key, "-out", certificate)
-    root, state, port, log = top / "root", top / "state", free_port(), top / "log"
-    root.mkdir()
-    state.mkdir()
-    (top / "config").write_text(XROOTD.format(root=root, state=state, port=port, certificate=certificate, key=key))
-    key.chmod(0o400)
-    other = pwd.getpwnam("nobody")
-    for path in (top, *top.rglob("*")):
-        os.chown(path, other.pw_uid, other.pw_gid)
-    process = subprocess.Popen(
-        ["setpriv", "--reuid", "nobody", "--regid", str(other.pw_gid), "--clear-groups", xrootd, "-c", str(top / "config"), "-n", "t", "-l", str(log)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=top,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    end = time.monotonic() + 60
-    while subprocess.run(["curl", "--silent", "--output", "/dev/null", url], check=False).returncode != 0:
-        said = "".join(path.read_text(errors="replace") for path in top.rglob("log"))
-        assert process.poll() is None and time.monotonic() < end, said
-        time.sleep(0.05)
-    yield url, root
-    process.kill()
-    process.wait()
-    shutil.rmtree(top)
+    with xrootd_site.started() as server:
+        yield server.url, server.root
 
 
 def test_the_command_downloads_from_a_server_without_ranges(skyhaul, data, tmp_path):
