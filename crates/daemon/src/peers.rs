@@ -135,6 +135,9 @@ impl PeerServer {
                 PeerError::Io(error) => error,
                 other => io::Error::other(other.to_string()),
             })?;
+        let (names, of) = (options.clients.iter().map(|one| one.name.clone()), Arc::clone(&ledger));
+        let names: Vec<String> = names.collect();
+        server.observe_refusals(Box::new(move |refusal| of.refuse(&names, refusal)));
         let listen = options.listen.map(|_| server.local());
         let view = PeersView { intake: server.intake(), listen, ledger };
         Ok(Self { server: Some(server), view })
@@ -176,6 +179,7 @@ impl Drop for PeerServer {
         while self.view.ledger.running() > 0 && begun.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(CLOSE_INTERVAL);
         }
+        self.view.ledger.close();
     }
 }
 
@@ -256,7 +260,7 @@ fn services(
         |why: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {why}", client.name));
     let mut all: Vec<Box<dyn Service>> = Vec::new();
     let mut add = |service: Box<dyn Service>, kind, yields| {
-        let account = ledger.account(&client.name, kind);
+        let account = ledger.account(&client.name, (kind, service.name()));
         all.push(Box::new(CountedService::new(service, account, yields)));
     };
     if !client.scopes.is_empty() {

@@ -59,6 +59,7 @@ mod data;
 mod first_bytes;
 mod half_open;
 mod message;
+mod refusal;
 mod server;
 mod service;
 
@@ -68,6 +69,7 @@ pub use connection::Connection;
 pub use data::{DataStream, Encryptor};
 pub use first_bytes::{FirstBytes, MAX_FIRST_BYTES};
 pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
+pub use refusal::{Refusal, RefusalObserver};
 pub use server::{PeerIntake, Server, ServerOptions, ServerStats, TokenHolders};
 pub use service::{
     Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, RequestSubject, Service,

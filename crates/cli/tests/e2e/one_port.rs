@@ -1,5 +1,7 @@
 //! A station that serves files, copies and measurements on one port: with real clients of each, clients without the right, and slow ones.
 
+mod refusals;
+
 use crate::copied::noise;
 use crate::serve::Serving;
 use crate::site::{Done, Job, Site, number, run, wait_for, words};

@@ -1,16 +1,21 @@
 //! One account of the sessions of each client: status, metrics, and the logs of the station and of its files are made from it.
 
+use crate::notes::NoteLimit;
 use crate::webdav::AccessLines;
 use crate::webdav::log_line::LoggedSession;
 use serde_json::{Value, json};
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
-use skyhaul::peer::{RequestSubject, SessionTally};
+use skyhaul::peer::{Refusal, RequestSubject, SessionTally};
 use std::fmt::{self, Debug, Formatter};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Refusals that are lines of the access log in a time, and that time.
+const LOGGED_REFUSALS: u64 = 100;
+const REFUSALS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes entries of a log: level, client, text.
 type EventLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
@@ -78,6 +83,9 @@ pub(super) struct PeerLedger {
     /// The access log of the files over HTTP, once they are served with one.
     lines: Arc<OnceLock<AccessLines>>,
     accounts: Mutex<Vec<Arc<SessionAccount>>>,
+    refusal_lines: NoteLimit,
+    refusals: AtomicU64,
+    unlogged_refusals: AtomicU64,
 }
 
 impl Debug for PeerLedger {
@@ -90,6 +98,8 @@ impl Debug for PeerLedger {
 pub(super) struct SessionAccount {
     client: String,
     kind: ServiceKind,
+    /// The names of its services.
+    services: Mutex<Vec<&'static str>>,
     counts: Mutex<SessionCounts>,
     pub(super) signs: StationSigns,
     lines: Arc<OnceLock<AccessLines>>,
@@ -113,7 +123,14 @@ impl Debug for SessionAccount {
 
 impl PeerLedger {
     pub(super) fn new(signs: StationSigns) -> Self {
-        Self { signs, lines: Arc::default(), accounts: Mutex::default() }
+        Self {
+            signs,
+            lines: Arc::default(),
+            accounts: Mutex::default(),
+            refusal_lines: NoteLimit::new(LOGGED_REFUSALS, REFUSALS_INTERVAL),
+            refusals: AtomicU64::new(0),
+            unlogged_refusals: AtomicU64::new(0),
+        }
     }
 
     /// Sessions are lines of this log, too, from now on.
@@ -126,16 +143,22 @@ impl PeerLedger {
         lock(&self.accounts).iter().map(|account| lock(&account.counts).running).sum()
     }
 
-    /// The account of a client; the same for all services of a kind.
-    pub(super) fn account(&self, client: &str, kind: ServiceKind) -> Arc<SessionAccount> {
+    /// The account of a client for a service; the same for all services of a kind.
+    pub(super) fn account(
+        &self,
+        client: &str,
+        (kind, service): (ServiceKind, &'static str),
+    ) -> Arc<SessionAccount> {
         let mut accounts = lock(&self.accounts);
         let found = accounts.iter().find(|one| one.client == client && one.kind == kind);
         if let Some(account) = found {
+            lock(&account.services).push(service);
             return Arc::clone(account);
         }
         let account = Arc::new(SessionAccount {
             client: client.to_owned(),
             kind,
+            services: Mutex::new(vec![service]),
             counts: Mutex::default(),
             signs: self.signs.clone(),
             lines: Arc::clone(&self.lines),
@@ -160,7 +183,48 @@ impl PeerLedger {
         accounts.iter().map(of).collect()
     }
 
-    pub(super) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> [Metric; 2] {
+    /// Notes what the server refused; `clients` are the names of those who hold its tokens, in order.
+    pub(super) fn refuse(&self, clients: &[String], refusal: &Refusal<'_>) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        let client = refusal.held.and_then(|held| clients.get(held)).map(String::as_str);
+        let is_of = |account: &&Arc<SessionAccount>| {
+            let serves = |service| lock(&account.services).contains(&service);
+            Some(account.client.as_str()) == client && refusal.service.is_some_and(serves)
+        };
+        // What a client has no right to is in none of its accounts.
+        if let Some(account) = lock(&self.accounts).iter().find(is_of) {
+            lock(&account.counts).refused += 1;
+        }
+        let Some(left_out) = self.refusal_lines.admit() else {
+            self.unlogged_refusals.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        self.log_refusal(LoggedSession {
+            peer: Some(refusal.from),
+            client,
+            service: refusal.service,
+            is_upload: refusal.subject.is_upload,
+            paths: &refusal.subject.paths,
+            reason: Some(refusal.reason),
+            ..refusals_left_out(left_out)
+        });
+    }
+
+    /// The server has ended: refusals that are no lines are counted in a last one.
+    pub(super) fn close(&self) {
+        let left_out = self.refusal_lines.take_left_out();
+        if left_out > 0 {
+            self.log_refusal(refusals_left_out(left_out));
+        }
+    }
+
+    fn log_refusal(&self, line: LoggedSession<'_>) {
+        if let Some(lines) = self.lines.get() {
+            lines.push(line.text());
+        }
+    }
+
+    pub(super) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> [Metric; 4] {
         let mut running =
             metric("peer_sessions", Kind::Gauge, "Copies and measurements of other hosts that run.");
         let mut over = metric(
@@ -177,7 +241,22 @@ impl PeerLedger {
                 over.add(&labels, count);
             }
         }
-        [running, over]
+        let total = |name: &str, help: &str, count: &AtomicU64| {
+            let mut metric = metric(name, Kind::Counter, help);
+            metric.add(&[], count.load(Ordering::Relaxed));
+            metric
+        };
+        let refused = total(
+            "peer_refusals_total",
+            "Control connections and requests of other hosts that were refused.",
+            &self.refusals,
+        );
+        let unlogged = total(
+            "peer_refusals_unlogged_total",
+            "Those that are no line of the access log, because there were too many.",
+            &self.unlogged_refusals,
+        );
+        [running, over, refused, unlogged]
     }
 }
 
@@ -187,42 +266,35 @@ impl SessionAccount {
         self.signs.recording.load(Ordering::Relaxed)
     }
 
-    /// Notes that a request was refused.
-    pub(super) fn refused(&self, request: &PeerRequest) {
-        lock(&self.counts).refused += 1;
-        let (begun, bytes) = (SystemTime::now(), (0, 0));
-        self.log_line(request, "refused", (begun, Duration::ZERO), bytes);
-    }
-
     /// A session begins, until what is returned is dropped.
     pub(super) fn begin<'a>(&'a self, request: PeerRequest, tally: &'a SessionTally) -> RunningSession<'a> {
         lock(&self.counts).running += 1;
-        let (time, begun, end) = (SystemTime::now(), Instant::now(), SessionEnd::Failed);
-        RunningSession { account: self, request, tally, time, begun, end }
+        let (time, begun, end) = (now(), Instant::now(), SessionEnd::Failed);
+        RunningSession { account: self, request, tally, time, begun, end, reason: None }
     }
+}
 
-    fn log_line(
-        &self,
-        request: &PeerRequest,
-        result: &str,
-        (time, took): (SystemTime, Duration),
-        (received_bytes, sent_bytes): (u64, u64),
-    ) {
-        let Some(lines) = self.lines.get() else { return };
-        let line = LoggedSession {
-            unix_nanoseconds: time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128,
-            peer: request.from,
-            client: &self.client,
-            service: request.service,
-            is_upload: request.subject.is_upload,
-            paths: &request.subject.paths,
-            result,
-            received_bytes,
-            sent_bytes,
-            nanoseconds: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
-        };
-        lines.push(line.text());
+/// The line for refusals that are no lines of their own.
+fn refusals_left_out(left_out: u64) -> LoggedSession<'static> {
+    LoggedSession {
+        unix_nanoseconds: now(),
+        peer: None,
+        client: None,
+        service: None,
+        is_upload: None,
+        paths: &[],
+        result: "refused",
+        reason: None,
+        left_out,
+        received_bytes: 0,
+        sent_bytes: 0,
+        nanoseconds: 0,
     }
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
 }
 
 /// A session that runs. It has failed unless it has ended otherwise.
@@ -230,9 +302,33 @@ pub(super) struct RunningSession<'a> {
     account: &'a SessionAccount,
     request: PeerRequest,
     tally: &'a SessionTally,
-    time: SystemTime,
+    /// When it began, in nanoseconds since 1970.
+    time: i128,
     begun: Instant,
     pub(super) end: SessionEnd,
+    /// Why it failed.
+    pub(super) reason: Option<String>,
+}
+
+impl RunningSession<'_> {
+    fn log_line(&self, result: &str, took: Duration) {
+        let Some(lines) = self.account.lines.get() else { return };
+        let line = LoggedSession {
+            unix_nanoseconds: self.time,
+            peer: Some(self.request.from),
+            client: Some(&self.account.client),
+            service: Some(self.request.service),
+            is_upload: self.request.subject.is_upload,
+            paths: &self.request.subject.paths,
+            result,
+            reason: self.reason.as_deref(),
+            left_out: 0,
+            received_bytes: self.tally.received_bytes(),
+            sent_bytes: self.tally.sent_bytes(),
+            nanoseconds: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        lines.push(line.text());
+    }
 }
 
 impl Drop for RunningSession<'_> {
@@ -244,8 +340,7 @@ impl Drop for RunningSession<'_> {
             SessionEnd::Yielded => ("info", "yielded", "ended, because a recording began"),
         };
         let (account, took) = (self.account, self.begun.elapsed());
-        let bytes = (self.tally.received_bytes(), self.tally.sent_bytes());
-        account.log_line(&self.request, result, (self.time, took), bytes);
+        self.log_line(result, took);
         let (kind, from, seconds) = (account.kind.name(), self.request.from.ip(), took.as_secs_f64());
         let text = format!("{kind} with {from}: {outcome}, {seconds:.1} s");
         (account.signs.log)(level, &account.client, &text);

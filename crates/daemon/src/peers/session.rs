@@ -50,10 +50,6 @@ impl Service for CountedService {
         self.service.subject(body)
     }
 
-    fn refused(&self, from: SocketAddr, body: &Value) {
-        self.account.refused(&self.request(from, body));
-    }
-
     fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
         let request = self.request(session.connection.peer(), &body);
         let mut running = self.account.begin(request, session.tally);
@@ -65,7 +61,10 @@ impl Service for CountedService {
             Ok(()) if session.tally.is_cut() => SessionEnd::Failed,
             Ok(()) => SessionEnd::Done,
             Err(_) if self.yields_now() => SessionEnd::Yielded,
-            Err(_) => SessionEnd::Failed,
+            Err(error) => {
+                running.reason = Some(error.to_string());
+                SessionEnd::Failed
+            }
         };
         ran
     }

@@ -12,6 +12,8 @@
 
 use crate::scitags::SciTag;
 use serde::Serialize;
+use skyhaul::auth::redacted;
+use skyhaul::core::hint::split;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -168,16 +170,22 @@ impl LoggedRequest<'_> {
     }
 }
 
-/// A session of a copy or a measurement that came to the port of the files, or to that of `[peers]`.
+/// A session of a copy or a measurement that came to the port of the files, or to that of `[peers]`; or a control connection that was refused.
 pub(crate) struct LoggedSession<'a> {
     pub(crate) unix_nanoseconds: i128,
-    pub(crate) peer: SocketAddr,
-    /// Whose token was proved.
-    pub(crate) client: &'a str,
-    pub(crate) service: &'a str,
+    /// `None` where refusals of many are counted.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Whose token was proved, if one was.
+    pub(crate) client: Option<&'a str>,
+    /// What was asked for, if something was.
+    pub(crate) service: Option<&'a str>,
     pub(crate) is_upload: Option<bool>,
     pub(crate) paths: &'a [PathBuf],
     pub(crate) result: &'a str,
+    /// Why it was refused, or failed.
+    pub(crate) reason: Option<&'a str>,
+    /// Refusals that got no line since the last one that did.
+    pub(crate) left_out: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) nanoseconds: u64,
@@ -186,10 +194,12 @@ pub(crate) struct LoggedSession<'a> {
 #[derive(Serialize)]
 struct SessionFields<'a> {
     time: String,
-    peer: String,
-    auth: &'static str,
-    subject: &'a str,
-    service: &'a str,
+    peer: Option<String>,
+    auth: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     direction: Option<&'static str>,
     /// The first path.
@@ -201,6 +211,10 @@ struct SessionFields<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     paths: Option<usize>,
     result: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<u64>,
     received_bytes: u64,
     sent_bytes: u64,
     seconds: f64,
@@ -214,15 +228,18 @@ impl LoggedSession<'_> {
         let bytes = whole.as_deref().map(str::len);
         let fields = SessionFields {
             time: time(self.unix_nanoseconds),
-            peer: peer(self.peer),
-            auth: "peer",
-            subject: beginning(self.client, MAX_NAME_BYTES),
-            service: self.service,
+            peer: self.peer.map(peer),
+            auth: self.client.map(|_| "peer"),
+            subject: self.client.map(|client| beginning(client, MAX_NAME_BYTES)),
+            service: self.service.map(|service| beginning(service, MAX_NAME_BYTES)),
             direction: self.is_upload.map(|is_upload| if is_upload { "in" } else { "out" }),
             path,
             path_bytes: bytes.filter(|bytes| *bytes > path.map_or(0, str::len)),
             paths: Some(self.paths.len()).filter(|paths| *paths > 1),
             result: self.result,
+            // Hints are for the user of the client.
+            reason: self.reason.map(|reason| redacted(split(reason).0, &[])),
+            left_out: Some(self.left_out).filter(|left_out| *left_out > 0),
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
             seconds: self.nanoseconds as f64 / 1e9,
@@ -323,12 +340,14 @@ mod tests {
         let paths = ["/disks/1/s".into(), "/exp/a".into()];
         let session = LoggedSession {
             unix_nanoseconds: 1_795_896_093_123_456_789,
-            peer: "[::ffff:192.0.2.9]:51234".parse().unwrap(),
-            client: "correlator",
-            service: "copy",
+            peer: Some("[::ffff:192.0.2.9]:51234".parse().unwrap()),
+            client: Some("correlator"),
+            service: Some("copy"),
             is_upload: Some(false),
             paths: &paths,
             result: "done",
+            reason: None,
+            left_out: 0,
             received_bytes: 0,
             sent_bytes: 9,
             nanoseconds: 1_500_000,
@@ -337,11 +356,16 @@ mod tests {
         let tail = "\"result\":\"done\",\"received_bytes\":0,\"sent_bytes\":9,\"seconds\":0.0015}";
         let copied = "\"service\":\"copy\",\"direction\":\"out\",\"path\":\"/disks/1/s\",\"paths\":2,";
         assert_eq!(session.text(), format!("{head}{copied}{tail}"));
-        let probed = LoggedSession { service: "udp", is_upload: None, paths: &[], ..session };
+        let probed = LoggedSession { service: Some("udp"), is_upload: None, paths: &[], ..session };
         assert_eq!(probed.text(), format!("{head}\"service\":\"udp\",{tail}"));
         let long = [PathBuf::from(format!("/\u{1b}{}", "é".repeat(6000)))];
         let value: Value = serde_json::from_str(&LoggedSession { paths: &long, ..probed }.text()).unwrap();
         assert_eq!(value["path_bytes"], 12_002);
+        let reason = Some("no `\u{1b}[2J`; hint: ask the operator");
+        let refused =
+            LoggedSession { client: None, service: None, result: "refused", reason, left_out: 7, ..probed };
+        let expected = "\"peer\":\"192.0.2.9:51234\",\"auth\":null,\"result\":\"refused\",\"reason\":\"no ` [2J`\",\"left_out\":7,\"received_bytes\":0,";
+        assert!(refused.text().contains(expected), "{}", refused.text());
     }
 
     #[test]

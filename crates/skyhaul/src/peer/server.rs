@@ -6,9 +6,11 @@
 use super::channel::server_config;
 use super::connection::QUEUE_UPDATE_INTERVAL;
 use super::half_open::HalfOpen;
+use super::refusal::{Refusal, RefusalObserver, Refusals};
 use super::service::{Attachments, QueueTicket, QueueTurn, RequestQueue};
 use super::{
-    Admission, Answer, Ask, Connection, Limits, PeerError, Service, Session, SessionTally, Token, Waiting,
+    Admission, Answer, Ask, Connection, Limits, PeerError, RequestSubject, Service, Session, SessionTally,
+    Token, Waiting,
 };
 use crate::auth::ServerKey;
 use crate::panics;
@@ -31,6 +33,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often threads that wait look whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Why a connection is refused for which the system has no thread.
+const NO_THREAD: &str = "the system has no thread left for it";
 /// Stack of the threads of half-open connections, which do little.
 const HANDSHAKE_STACK_BYTES: usize = 256 << 10;
 
@@ -114,6 +118,7 @@ struct Shared {
     moved: Condvar,
     attachments: Arc<Attachments>,
     counts: Counts,
+    refusals: Refusals,
 }
 
 /// A server that runs in threads of its own until it is dropped.
@@ -209,6 +214,7 @@ impl Server {
             moved: Condvar::new(),
             attachments: Arc::default(),
             counts: Counts::default(),
+            refusals: Refusals::default(),
         });
         let accepting = door.map(|door| {
             let mine = shared.clone();
@@ -239,6 +245,11 @@ impl Server {
     #[must_use]
     pub fn stats(&self) -> ServerStats {
         self.shared.stats()
+    }
+
+    /// Gives each refusal from now on to `observer`; the first one stays.
+    pub fn observe_refusals(&self, observer: RefusalObserver) {
+        self.shared.refusals.observe(observer);
     }
 }
 
@@ -298,7 +309,7 @@ impl Shared {
     fn receive(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         count(&self.counts.accepted);
         let Some(number) = self.half_open.enter(from.ip(), &stream) else {
-            return count(&self.counts.full);
+            return self.full(from, None, "too many connections that have proved no token");
         };
         let shared = self.clone();
         let thread = std::thread::Builder::new().name("peer".into()).stack_size(HANDSHAKE_STACK_BYTES);
@@ -311,13 +322,22 @@ impl Shared {
             shared.half_open.leave(number);
             match admitted {
                 Ok((connection, held)) => shared.welcome(connection, held),
-                Err(_) => count(&shared.counts.unproven),
+                Err(error) => {
+                    count(&shared.counts.unproven);
+                    shared.refusals.unproven(from, &error);
+                }
             }
         };
         if thread.spawn(work).is_err() {
             self.half_open.leave(number);
-            count(&self.counts.full);
+            self.full(from, None, NO_THREAD);
         }
+    }
+
+    /// Counts a connection that is refused because there are too many.
+    fn full(&self, from: SocketAddr, held: Option<usize>, reason: &str) {
+        count(&self.counts.full);
+        self.refusals.connection(from, held, reason);
     }
 
     /// Go on with a peer that proved the token, on a thread with an ordinary stack.
@@ -325,10 +345,10 @@ impl Shared {
         if self.inside.fetch_add(1, Ordering::Relaxed) >= self.options.connections {
             self.inside.fetch_sub(1, Ordering::Relaxed);
             let why = format!("too many connections{}", Hint("try again later"));
-            let _ = connection.send(&Answer::Refused { why });
-            return count(&self.counts.full);
+            self.full(connection.peer(), Some(held), &why);
+            return drop(connection.send(&Answer::Refused { why }));
         }
-        let shared = self.clone();
+        let (shared, from) = (self.clone(), connection.peer());
         let work = move || {
             let served = catch_unwind(AssertUnwindSafe(|| shared.serve(connection, held)));
             shared.inside.fetch_sub(1, Ordering::Relaxed);
@@ -339,36 +359,42 @@ impl Shared {
         };
         if std::thread::Builder::new().name("peer".into()).spawn(work).is_err() {
             self.inside.fetch_sub(1, Ordering::Relaxed);
-            count(&self.counts.full);
+            self.full(from, Some(held), NO_THREAD);
         }
     }
 
     /// Whatever the peer asks, until it is gone.
     fn serve(self: &Arc<Self>, mut connection: Connection, held: usize) {
-        let services = &self.holders[held].services;
         let mut silent = Instant::now();
         while !self.stopped() && silent.elapsed() < IDLE_TIMEOUT {
             match connection.receive::<Ask>(POLL_INTERVAL) {
                 Ok(Ask::Attach { cookie, encrypted }) => {
-                    return self.attach(connection, &cookie, encrypted);
+                    return self.attach((connection, held), &cookie, encrypted);
                 }
-                Ok(Ask::Run { service, body }) => match self.run(services, &mut connection, (&service, body))
-                {
+                Ok(Ask::Run { service, body }) => match self.run(held, &mut connection, (&service, body)) {
                     Ok(()) => silent = Instant::now(),
                     Err(_) => return count(&self.counts.failed),
                 },
                 Err(error) if error.is_late() => {}
                 Err(PeerError::Closed(_)) => return,
-                Err(_) => return count(&self.counts.failed),
+                Err(_) => {
+                    count(&self.counts.failed);
+                    return self.refusals.connection(
+                        connection.peer(),
+                        Some(held),
+                        "it sent no valid request",
+                    );
+                }
             }
         }
     }
 
-    fn attach(&self, mut connection: Connection, cookie: &str, encrypted: bool) {
+    fn attach(&self, (mut connection, held): (Connection, usize), cookie: &str, encrypted: bool) {
         let door = match self.attachments.door(cookie, encrypted) {
             Ok(door) => door,
             Err(why) => {
                 count(&self.counts.refused);
+                self.refusals.connection(connection.peer(), Some(held), why);
                 return drop(connection.send(&Answer::Refused { why: why.to_owned() }));
             }
         };
@@ -382,10 +408,11 @@ impl Shared {
 
     fn run(
         self: &Arc<Self>,
-        services: &[Box<dyn Service>],
+        held: usize,
         connection: &mut Connection,
         (name, body): (&str, Value),
     ) -> Result<(), PeerError> {
+        let services = &self.holders[held].services;
         let found = services.iter().find(|service| service.name() == name);
         let admitted = found
             .ok_or_else(|| self.unknown(services, name))
@@ -399,7 +426,10 @@ impl Shared {
             Ok(admitted) => admitted,
             Err(why) => {
                 count(&self.counts.refused);
-                found.iter().for_each(|service| service.refused(connection.peer(), &body));
+                let subject = found.map_or_else(RequestSubject::default, |service| service.subject(&body));
+                let from = connection.peer();
+                let (held, service) = (Some(held), Some(name));
+                self.refusals.note(&Refusal { from, held, service, subject, reason: &why });
                 return connection.send(&Answer::Refused { why });
             }
         };

@@ -20,7 +20,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_io::lock::lock;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -81,11 +81,6 @@ pub trait Service: Send + Sync {
     fn subject(&self, body: &Value) -> RequestSubject {
         let _ = body;
         RequestSubject::default()
-    }
-
-    /// Notes that a request from this address was refused: by [`admit`](Self::admit), or for lack of a slot.
-    fn refused(&self, from: SocketAddr, body: &Value) {
-        let _ = (from, body);
     }
 
     /// Serves the request. Returning ends it; the client may then ask for more on the same connection.
