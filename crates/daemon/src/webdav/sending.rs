@@ -22,6 +22,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use skyhaul::auth::{hex, random};
+use skyhaul::io::disk::read_at_in_turn;
 use skyhaul::io::disk::tree::{Kind, Status};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -100,12 +101,12 @@ pub(super) async fn reply(
 ) -> Result<Response, Failure> {
     let is_get = method == Method::GET;
     let opened = {
-        let door = Arc::clone(door);
-        door.clone().blocking(connection, move |_| open(&door, target)).await?
+        let (door, may_read) = (Arc::clone(door), is_get && may_read);
+        door.clone().blocking(connection, move |_| open(&door, target, may_read)).await?
     };
-    let object = match opened {
-        Opened::Object(_) if is_get && !may_read => return Err(scope_failure("read the file")),
-        Opened::Object(object) => object,
+    let (object, whole) = match opened {
+        Opened::Object(..) if is_get && !may_read => return Err(scope_failure("read the file")),
+        Opened::Object(object, whole) => (object, whole),
         Opened::Directory(text) => return Ok(directory(text)),
     };
     let etag = object.etag();
@@ -144,17 +145,22 @@ pub(super) async fn reply(
     };
     let bytes = parts.iter().map(Part::bytes).sum::<u64>();
     put(&mut head, CONTENT_LENGTH, &bytes.to_string());
-    let body = if is_get { body(door, connection, object, parts, bytes).await? } else { Body::empty() };
+    let body = match whole {
+        _ if !is_get => Body::empty(),
+        Some(whole) if status == StatusCode::OK => Body::from(whole),
+        _ => body(door, connection, object, parts, bytes).await?,
+    };
     Ok(response(status, head, body))
 }
 
 enum Opened {
-    Object(Object),
+    /// With all of its bytes, if it is a short file.
+    Object(Object, Option<Vec<u8>>),
     /// Its names as text.
     Directory(String),
 }
 
-fn open(door: &Door, target: Target) -> Result<Opened, Failure> {
+fn open(door: &Door, target: Target, may_read: bool) -> Result<Opened, Failure> {
     let names = |names: Vec<(String, bool)>| {
         let line = |(name, is_directory): &(String, bool)| {
             let end = if *is_directory { "/\n" } else { "\n" };
@@ -176,10 +182,22 @@ fn open(door: &Door, target: Target) -> Result<Opened, Failure> {
                     entries.into_iter().map(|(name, status)| (name, is_directory(status))).collect(),
                 ));
             }
-            open_object(Target::Path(root, path)).map(Opened::Object)
+            let object = open_object(Target::Path(root, path))?;
+            let whole = if may_read { whole(&object) } else { None };
+            Ok(Opened::Object(object, whole))
         }
-        Target::Recording(..) => open_object(target).map(Opened::Object),
+        Target::Recording(..) => Ok(Opened::Object(open_object(target)?, None)),
     }
+}
+
+/// The bytes of a short file, read by the thread that has opened it: waking another one for them costs more than reading them. `None` if it
+/// is longer, or is not read at once; it is read as others are then.
+fn whole(object: &Object) -> Option<Vec<u8>> {
+    let Object::File { file, status, .. } = object else { return None };
+    let size = usize::try_from(status.size).ok().filter(|_| status.size <= MAX_AT_ONCE_BYTES)?;
+    let mut bytes = vec![0; size];
+    let read = read_at_in_turn(file, &mut bytes, 0).ok()?;
+    (read == size).then_some(bytes)
 }
 
 /// A file or a recording.
