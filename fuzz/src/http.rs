@@ -13,6 +13,7 @@ pub(crate) fn heads_seeds() -> Vec<Vec<u8>> {
         "\x05/f\nDigest: adler32=11e60398,crc32c=wMXeug==,md5=AQIDBAUGBwgJCgsMDQ4PEA==\nContent-MD5: AQIDBAUGBwgJCgsMDQ4PEA==\nWant-Digest: crc32c",
         "\x05/f\nRepr-Digest: adler=:EeYDmA==:;a=1, sha-256=:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=:\nWant-Repr-Digest: sha-256=10, adler=3, md5=0",
         "\x20http://a.example:8443/exp/f\nHost: a.example:8443\nSource: https://a.example:8443/exp/%2e%2e/x\nDestination: /exp/g\nAuthorization: Bearer aaaaaaaaaaaaaaaa",
+        "\x05/f\nSkyhaul-Upload: 0123456789abcdef0123456789abcdef\nSkyhaul-Received: 17 11e60398 c0c5de9a\nContent-Range: bytes 17-31/32",
         "\x01/f\nClientInfo: job-id=6a7b-12;file-id=2;retry=0\nTransferHeaderSciTag: 65535\nOrigin: http://a",
     ]
     .map(|text| text.as_bytes().to_vec())

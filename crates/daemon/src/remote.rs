@@ -9,6 +9,7 @@
 //! | `source`, `version`, `digests` | what a server says of a file, which version of it, and its digests |
 //! | `multistatus` | what a directory has |
 //! | `put`, `outgoing` | PUT of a body, verified, and what is left of one that failed; files and recordings as bodies |
+//! | `unfinished` | an upload that broke off and is continued |
 //! | `failure`, `progress` | failures in words that engines know; how far a transfer is, and the clocks that end one |
 
 pub(crate) mod addresses;
@@ -24,5 +25,6 @@ pub(crate) mod request_path;
 pub(crate) mod session;
 pub(crate) mod signature;
 pub(crate) mod source;
+pub(crate) mod unfinished;
 pub(crate) mod url;
 pub(crate) mod version;

@@ -3,12 +3,14 @@
 //! | module | contents |
 //! |---|---|
 //! | `roots` | directories, and uploads that have no name until they are whole |
-//! | `resumable` | uploads that a later connection continues |
+//! | `continued` | uploads by PUT that broke off and that their client continues |
+//! | `resumable` | uploads of etransfer that a later connection continues |
 //! | `recordings` | closed recordings as files that do not change |
 //! | `space` | the space of file systems |
 //! | `sums`, `summing` | digests of recordings as they are kept; the thread that computes them |
 //! | `object` | a file or a recording that is sent |
 
+pub(crate) mod continued;
 pub(crate) mod object;
 pub(crate) mod recordings;
 pub(crate) mod resumable;

@@ -1,5 +1,6 @@
 //! `copy` with URLs: from and to a station, and a peer that does what it likes.
 
+mod continued;
 mod uploads;
 
 use crate::device::Mounted;

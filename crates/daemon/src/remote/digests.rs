@@ -288,6 +288,25 @@ impl Digester {
         all
     }
 
+    /// Of [`Algorithm::ALWAYS`], behind bytes with these digests.
+    pub(crate) fn continuing(so_far: &DigestSet) -> Self {
+        let mut all = Self::new(Algorithm::ALWAYS);
+        let value = |algorithm| Some(u32::from_be_bytes(so_far.get(algorithm)?.try_into().ok()?));
+        if let Some(value) = value(Algorithm::Adler32) {
+            all.adler32 = Some(simd_adler32::Adler32::from_checksum(value));
+        }
+        if let Some(value) = value(Algorithm::Crc32c) {
+            all.crc32c = Some(value);
+        }
+        all
+    }
+
+    /// Those of [`Algorithm::ALWAYS`] of the bytes so far, as far as it computes them.
+    pub(crate) fn so_far(&self) -> DigestSet {
+        let (adler32, crc32c) = (self.adler32.clone(), self.crc32c);
+        Self { adler32, crc32c, md5: None, sha256: None }.finish()
+    }
+
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         if let Some(adler32) = &mut self.adler32 {
             adler32.write(bytes);

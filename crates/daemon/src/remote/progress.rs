@@ -54,14 +54,26 @@ impl Progress {
     /// So many more have moved.
     pub(crate) fn add(&self, bytes: usize) {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
-        if self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) == 0 {
-            self.enter(Step::Moving);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let mut step = lock(&self.step);
+        if *step == Step::Asking {
+            *step = Step::Moving;
         }
+    }
+
+    /// So many bytes were found at the other side.
+    pub(crate) fn compared(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// It begins again, on another server.
     pub(crate) fn restart(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
+        self.restart_at(0);
+    }
+
+    /// It begins again behind so many bytes, which do not move.
+    pub(crate) fn restart_at(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
         self.enter(Step::Asking);
     }
 

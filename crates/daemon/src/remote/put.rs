@@ -4,6 +4,9 @@
 //!   HEAD: is something there? ─▶ PUT, Expect ─▶ 100 ─▶ pieces ─▶ 201 ─▶ HEAD: size, digest as sent?
 //! ```
 //!
+//! A destination that keeps what has arrived of an upload (another server of this program) is sent the rest, once it has shown that the digests of
+//! its part are those of the same bytes here ([`unfinished`](super::unfinished)).
+//!
 //! After a failure the destination is asked to remove what it may have kept: some servers keep a part of a file, or one without bytes.
 //! Not what was there before, and not what another client has put there meanwhile: then the destination refuses the body for what is there,
 //! or has more bytes than were sent.
@@ -14,10 +17,11 @@ use super::progress::{Progress, Step};
 use super::reply::RemoteReply;
 use super::session::{MakeBody, RemoteSession};
 use super::source::{WANTED, wants};
+use super::unfinished::{Received, UPLOAD, UploadKey, content_range};
 use super::url::RemoteUrl;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body::{Frame, SizeHint};
@@ -43,6 +47,43 @@ pub(crate) struct PutOrder {
     pub(crate) verify: Option<bool>,
     /// Time for the destination to say that it takes the body. Then it is sent without that: some servers never say so (RFC 9110, 10.1.1).
     pub(crate) leave: Duration,
+    /// How it may be continued, and where it begins now: only at a destination that has said that it continues uploads.
+    pub(crate) continued: Option<Continued>,
+}
+
+/// An upload that may be continued.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    pub(crate) key: UploadKey,
+    /// What the destination has of it, and is not sent: the same bytes are here.
+    pub(crate) there: Received,
+}
+
+impl Continued {
+    pub(crate) fn of((key, there): (UploadKey, Received)) -> Self {
+        Self { key, there }
+    }
+}
+
+impl PutOrder {
+    /// Bytes that are not sent.
+    pub(crate) fn from(&self) -> u64 {
+        self.continued.as_ref().map_or(0, |continued| continued.there.bytes)
+    }
+
+    /// What is computed of the bytes.
+    fn digester(&self) -> Digester {
+        let stated = self.stated.algorithms();
+        match &self.continued {
+            Some(Continued { there, .. }) if there.bytes > 0 => Digester::continuing(&there.digests),
+            _ => Digester::new(Algorithm::ALWAYS.into_iter().chain(stated)),
+        }
+    }
+}
+
+/// Whether these digests can be computed of an upload that is continued.
+pub(crate) fn can_continue(stated: &DigestSet) -> bool {
+    stated.algorithms().all(|algorithm| Algorithm::ALWAYS.contains(&algorithm))
 }
 
 /// What is at the destination.
@@ -70,14 +111,19 @@ fn size(reply: &RemoteReply) -> Option<u64> {
     reply.text(&CONTENT_LENGTH).and_then(|size| size.trim().parse().ok())
 }
 
-/// What is at the destination now.
-pub(crate) async fn look(destination: &mut RemoteSession) -> Result<There, Failure> {
+/// What is at the destination now, and what has arrived of an upload with this key; `None` if the destination continues none.
+pub(crate) async fn look(
+    destination: &mut RemoteSession,
+    key: Option<&UploadKey>,
+) -> Result<(There, Option<Received>), Failure> {
+    let key = key.and_then(|key| Some((UPLOAD, HeaderValue::from_str(key.text()).ok()?)));
+    let headers: HeaderMap = key.into_iter().collect();
     // It may be asked to take a body, and for nothing else.
     if destination.url.is_signed() {
-        return Ok(There::Unknown);
+        return Ok((There::Unknown, None));
     }
-    let reply = destination.ask(Method::HEAD, &HeaderMap::new()).await?;
-    let there = There::of(&reply);
+    let reply = destination.ask(Method::HEAD, &headers).await?;
+    let there = (There::of(&reply), Received::read(&reply.headers));
     destination.keep(reply);
     Ok(there)
 }
@@ -88,7 +134,7 @@ pub(crate) async fn clean(destination: &mut RemoteSession, before: &There, sent:
     if !sent.has_begun() || sent.is_in_the_way() || destination.url.is_signed() {
         return;
     }
-    let Ok(there) = look(destination).await else { return };
+    let Ok((there, _)) = look(destination, None).await else { return };
     // A server that keeps only whole files still has the one from before.
     let is_left = match before {
         _ if sent.is_accepted() => there != There::Nothing,
@@ -114,14 +160,14 @@ pub(crate) async fn put(
     make: MakeBody<'_>,
 ) -> Result<(), Failure> {
     let leave = Arc::new(Notify::new());
-    let algorithms: Vec<Algorithm> = Algorithm::ALWAYS.into_iter().chain(order.stated.algorithms()).collect();
-    let (size, time) = (order.size, order.leave);
+    let (from, time) = (order.from(), order.leave);
+    let size = order.size.saturating_sub(from);
     let mut body = || {
         let (leave, making) = (Arc::clone(&leave), make());
         let (progress, sent) = (Arc::clone(progress), Arc::clone(sent));
-        let digester = Some(Digester::new(algorithms.iter().copied()));
+        let digester = Some(order.digester());
         let departing = async move {
-            progress.restart();
+            progress.restart_at(from);
             let inner = making.await?;
             let wait = Box::pin(async move { drop(timeout(time, leave.notified()).await) });
             let mut body = Departing { inner, wait: Some(wait), progress, digester, left: size, sent };
@@ -160,7 +206,19 @@ pub(crate) async fn put(
 }
 
 fn head(order: &PutOrder, url: &RemoteUrl) -> HeaderMap {
-    let mut head: HeaderMap = [(CONTENT_LENGTH, HeaderValue::from(order.size))].into_iter().collect();
+    let from = order.from();
+    let length = HeaderValue::from(order.size.saturating_sub(from));
+    let mut head: HeaderMap = [(CONTENT_LENGTH, length)].into_iter().collect();
+    if let Some(Continued { key, .. }) = &order.continued
+        && let Ok(key) = key.text().parse()
+    {
+        head.insert(UPLOAD, key);
+        if from > 0
+            && let Ok(range) = content_range(from, order.size).parse()
+        {
+            head.insert(CONTENT_RANGE, range);
+        }
+    }
     // Signatures of version 2 cover it, whether they were made with one or without: they were made without, as a rule.
     if !url.is_signed() || url.signed_headers().iter().any(|name| CONTENT_TYPE == name.as_str()) {
         head.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

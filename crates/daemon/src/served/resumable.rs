@@ -169,7 +169,7 @@ fn durable(file: &File, synced: u64, result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Which boot of this host it is.
-fn boot() -> io::Result<String> {
+pub(super) fn boot() -> io::Result<String> {
     let text =
         std::fs::read_to_string(BOOT_ID).map_err(|error| failed("read", Path::new(BOOT_ID), &error))?;
     Ok(text.trim().to_owned())

@@ -4,12 +4,14 @@
 //!   PUT ─▶ ROOT/.skyhaul-uploads/3f…  bytes, digests ─▶ sync ─▶ rename to its path ─▶ sync of the directory
 //! ```
 //!
-//! An upload has no path that a client can name until it is whole. What a killed server left behind is removed when the next one starts;
+//! An upload has no path that a client can name until it is whole. What a killed server left behind is removed when the next one starts,
+//! except for uploads that their client may [continue](super::continued);
 //! the directory of uploads is locked, so two servers cannot have one root. Uploads that a later connection continues have a directory of
 //! their own, [`RESUMABLE`], whose files stay.
 //!
 //! Limits: a root is one file system. No symbolic link is followed or shown.
 
+use super::continued::{NOTE_BYTES, is_continued, note, remove_note, remove_old};
 use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};
@@ -25,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The directory of uploads in a root; it is not served.
-const UPLOADS: &str = ".skyhaul-uploads";
+pub(super) const UPLOADS: &str = ".skyhaul-uploads";
 /// The directory of uploads that are continued later; it is not served either.
 pub(super) const RESUMABLE: &str = ".skyhaul-resumable";
 /// The attribute that keeps the digests of a file.
@@ -69,7 +71,10 @@ pub(crate) struct Root {
 impl Root {
     pub(crate) fn open(of: &ServedDirectory) -> io::Result<Self> {
         Self::opened(of, Path::new(UPLOADS), &|tree, uploads| {
-            tree.list(uploads)?.into_iter().try_for_each(|name| tree.remove(&uploads.join(name)))
+            let names = tree.list(uploads)?.into_iter();
+            let mut others = names.filter(|name| !is_continued(Path::new(name)));
+            others.try_for_each(|name| tree.remove(&uploads.join(name)))?;
+            remove_old(tree, uploads, usize::MAX)
         })
     }
 
@@ -149,7 +154,8 @@ impl Root {
     ) -> io::Result<Upload> {
         // As other files that are made here; its directory decides who reads it.
         file.set_permissions(Permissions::from_mode(0o644))?;
-        Ok(Upload { root: Arc::clone(self), name, file, digester, bytes: 0, unfinished, is_named: false })
+        let root = Arc::clone(self);
+        Ok(Upload { root, name, file, digester, bytes: 0, noted: 0, unfinished, is_named: false })
     }
 
     /// Makes the name of `path` durable.
@@ -166,7 +172,7 @@ pub(super) enum Unfinished {
     Stays,
 }
 
-/// A file that arrives. It is removed when this is dropped, unless it has its name by then or a later upload continues it.
+/// A file that arrives. It is removed when this is dropped, unless it has its name by then or a later upload may continue it.
 #[derive(Debug)]
 pub(crate) struct Upload {
     pub(crate) root: Arc<Root>,
@@ -174,6 +180,8 @@ pub(crate) struct Upload {
     pub(crate) file: File,
     digester: Option<Digester>,
     pub(crate) bytes: u64,
+    /// Bytes of which its note says that they arrived.
+    pub(super) noted: u64,
     unfinished: Unfinished,
     is_named: bool,
 }
@@ -181,6 +189,17 @@ pub(crate) struct Upload {
 impl Upload {
     /// Bytes that follow those before.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.append(bytes);
+        if written.is_err() {
+            self.leave_nothing();
+        }
+        if self.bytes - self.noted >= NOTE_BYTES {
+            self.note();
+        }
+        written
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut turn = DiskTurn::ask(&self.file, bytes.len() as u64)?;
         turn.wait();
         self.file.write_all(bytes)?;
@@ -196,6 +215,26 @@ impl Upload {
         Ok(())
     }
 
+    /// Notes what has arrived, if a later upload may continue it; without the note none can.
+    fn note(&mut self) {
+        if self.unfinished == Unfinished::Stays
+            && let Some(digester) = &self.digester
+        {
+            self.noted = self.bytes;
+            if !note(&self.file, self.bytes, digester) {
+                self.leave_nothing();
+            }
+        }
+    }
+
+    /// Nothing stays of it if it does not get its name.
+    pub(crate) fn leave_nothing(&mut self) {
+        // Uploads without digests are continued by other rules.
+        if self.digester.is_some() {
+            self.unfinished = Unfinished::Removed;
+        }
+    }
+
     /// The digests of all that was written; once.
     pub(crate) fn digests(&mut self) -> DigestSet {
         self.digester.take().map(Digester::finish).unwrap_or_default()
@@ -209,6 +248,9 @@ impl Upload {
         digests: &DigestSet,
         stop: &AtomicBool,
     ) -> io::Result<Status> {
+        if self.noted > 0 {
+            remove_note(&self.file);
+        }
         let status = self.file.metadata()?;
         keep_digests(&self.file, digests, status.len(), status.modified()?);
         self.file.sync_all()?;
@@ -226,7 +268,14 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if !self.is_named && self.unfinished == Unfinished::Removed {
+        if self.is_named {
+            return;
+        }
+        if self.bytes == 0 {
+            self.leave_nothing();
+        }
+        self.note();
+        if self.unfinished == Unfinished::Removed {
             // What stays is removed at the next start.
             let _ = self.root.tree.remove(&self.name);
         }

@@ -5,8 +5,9 @@
 //!                                                            └▶ broke, busy: what is left is removed, and all of it sent again
 //! ```
 //!
-//! No server in use takes the rest of a body that broke off, so a file is sent from its beginning each time. Digests are computed of the bytes
-//! that are sent. If the server gives only another one, the file is read once more for that.
+//! A station keeps what has arrived of a file when the connection breaks or one of both ends is killed, and is sent the rest, if that is the beginning of the
+//! same file. Other servers take no rest: they get a file from its beginning each time. Digests are computed of all bytes. If the server gives only another one, the
+//! file is read once more for that.
 //!
 //! Limits: memory for pieces of [`MEMORY_BYTES`]; the clocks of [`progress`](crate::remote::progress) with [`STALL`].
 
@@ -18,9 +19,10 @@ use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use crate::remote::failure::{Failure, plain};
 use crate::remote::outgoing::{BodyReader, FileBody, Part, Source};
 use crate::remote::progress::{Progress as Moved, StallClock, Step};
-use crate::remote::put::{PutOrder, Sent, There, clean, compare, look, put, verify};
+use crate::remote::put::{Continued, PutOrder, Sent, There, clean, compare, look, put, verify};
 use crate::remote::request_path::RequestPath;
 use crate::remote::source::{WANTED, find};
+use crate::remote::unfinished::{Received, UploadKey};
 use crate::remote::url::RemoteUrl;
 use axum::body::Body;
 use axum::http::Method;
@@ -34,6 +36,7 @@ use skyhaul_transfer::copy::{
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -197,6 +200,14 @@ struct Opened {
     status: Status,
 }
 
+impl Opened {
+    /// Names its bytes: a file that has changed has another one.
+    fn key(&self) -> Option<UploadKey> {
+        let Status { size, modified, changed, device, inode, .. } = &self.status;
+        UploadKey::of(&format!("file {device} {inode} {modified:?} {changed:?}"), *size)
+    }
+}
+
 struct Upload<'a> {
     client: &'a WebClient,
     options: &'a CopyOptions,
@@ -221,14 +232,16 @@ impl Upload<'_> {
     ) -> Result<Ended, FetchError> {
         let (file, status) = local.open().map_err(|error| FetchError::Final(plain(&error)))?;
         let open = Opened { file: Arc::new(file), status };
-        let before = self.client.retried(is_over, &mut || self.look(url, is_over))?;
+        let key = open.key();
+        let (before, received) =
+            self.client.retried(is_over, &mut || self.look(url, key.as_ref(), is_over))?;
         if let Some(ended) = self.existing(&open, url, &before, is_over)? {
             self.kept_bytes.fetch_add(open.status.size, Ordering::Relaxed);
             return Ok(ended);
         }
         let none = Arc::default();
         let moved = self.moved.get(thread).unwrap_or(&none);
-        let ended = self.send((&open, url), &before, moved, is_over);
+        let ended = self.send((&open, url), (&before, received), moved, is_over);
         moved.restart();
         if matches!(ended, Ok(Ended::Copied { .. })) {
             self.done_bytes.fetch_add(open.status.size, Ordering::Relaxed);
@@ -236,10 +249,15 @@ impl Upload<'_> {
         ended
     }
 
-    /// What the server has there.
-    fn look(&self, url: &RemoteUrl, is_over: &dyn Fn() -> bool) -> Result<There, FetchError> {
+    /// What the server has there, and of an upload that broke off.
+    fn look(
+        &self,
+        url: &RemoteUrl,
+        key: Option<&UploadKey>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(There, Option<Received>), FetchError> {
         let mut session = self.client.session(url, "destination");
-        let there = self.client.wait(look(&mut session), HEAD_TIMEOUT, is_over)?;
+        let there = self.client.wait(look(&mut session, key), HEAD_TIMEOUT, is_over)?;
         let there = there.map_err(|failure| fetch_error(&failure))?;
         self.client.put_back(session);
         Ok(there)
@@ -308,7 +326,16 @@ impl Upload<'_> {
         algorithms: Vec<Algorithm>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<DigestSet, FetchError> {
-        let (mut reader, never) = (self.reader(open), AtomicBool::new(false));
+        self.sum_of((open, 0..open.status.size), algorithms, is_over)
+    }
+
+    fn sum_of(
+        &self,
+        (open, range): (&Opened, Range<u64>),
+        algorithms: Vec<Algorithm>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<DigestSet, FetchError> {
+        let (mut reader, never) = (self.reader(open, range), AtomicBool::new(false));
         let mut digester = Digester::new(algorithms);
         while let Some(bytes) =
             reader.next_waiting(&never).map_err(|error| FetchError::Final(plain(&error)))?
@@ -321,8 +348,25 @@ impl Upload<'_> {
         Ok(digester.finish())
     }
 
-    fn reader(&self, open: &Opened) -> BodyReader {
-        let parts = VecDeque::from([Part::Range(0..open.status.size)]);
+    /// How a server continues an upload of which it has something: behind the bytes that are the same here. `None`: it continues none.
+    fn continued(
+        &self,
+        open: &Opened,
+        received: Option<Received>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Continued>, FetchError> {
+        let (Some(mut there), Some(key)) = (received, open.key()) else { return Ok(None) };
+        let is_part = (1..open.status.size).contains(&there.bytes);
+        if !is_part
+            || self.sum_of((open, 0..there.bytes), Algorithm::ALWAYS.into(), is_over)? != there.digests
+        {
+            there = Received::default();
+        }
+        Ok(Some(Continued { key, there }))
+    }
+
+    fn reader(&self, open: &Opened, range: Range<u64>) -> BodyReader {
+        let parts = VecDeque::from([Part::Range(range)]);
         BodyReader::new(Source::File(Arc::clone(&open.file)), parts, &self.memory)
     }
 
@@ -330,20 +374,25 @@ impl Upload<'_> {
     fn send(
         &self,
         (open, url): (&Opened, &RemoteUrl),
-        before: &There,
+        (before, received): (&There, Option<Received>),
         moved: &Arc<Moved>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Ended, FetchError> {
-        let mut has_made = false;
+        let (mut has_made, mut first) = (false, Some(received));
         self.client.retried(is_over, &mut || {
+            let received = match first.take() {
+                Some(received) => received,
+                None => self.look(url, open.key().as_ref(), is_over)?.1,
+            };
+            let continued = self.continued(open, received, is_over)?;
             let mut sent = Arc::new(Sent::default());
-            let mut ended = self.once((open, url), (moved, &sent), is_over);
+            let mut ended = self.once((open, url), continued.clone(), (moved, &sent), is_over);
             if ended.is_err() && sent.refusal() == Some(409) && *before == There::Nothing && !has_made {
                 // The directory that it goes into is missing.
                 has_made = true;
                 self.client.make(&above(url)?, is_over)?;
                 sent = Arc::default();
-                ended = self.once((open, url), (moved, &sent), is_over);
+                ended = self.once((open, url), continued, (moved, &sent), is_over);
             }
             if ended.is_ok() {
                 return ended;
@@ -364,6 +413,7 @@ impl Upload<'_> {
     fn once(
         &self,
         (open, url): (&Opened, &RemoteUrl),
+        continued: Option<Continued>,
         (moved, sent): (&Arc<Moved>, &Arc<Sent>),
         is_over: &dyn Fn() -> bool,
     ) -> Result<Ended, FetchError> {
@@ -374,11 +424,13 @@ impl Upload<'_> {
             stated: DigestSet::default(),
             verify: None,
             leave: LEAVE_TIMEOUT,
+            continued,
         };
+        let from = order.from();
         let failed = |failure: Failure| fetch_error(&failure);
         let mut session = self.client.session(url, "destination");
         let mut make = || {
-            let body = FileBody::new(self.reader(open), bytes, || {});
+            let body = FileBody::new(self.reader(open, from..bytes), bytes - from, || {});
             let body = Paced::new(body, self.pace.clone());
             Box::pin(async { Ok(Body::new(body)) })
                 as Pin<Box<dyn Future<Output = Result<Body, Failure>> + Send>>
@@ -407,7 +459,7 @@ impl Upload<'_> {
             return Err(FetchError::Final("the file changed while it was sent".to_owned()));
         }
         let is_checked = !known.is_empty() || !others.is_empty();
-        Ok(Ended::Copied { bytes, resumed: 0, crc32c: digest_numbers(&digests).1, is_checked })
+        Ok(Ended::Copied { bytes, resumed: from, crc32c: digest_numbers(&digests).1, is_checked })
     }
 
     /// Removes what an upload that failed has left.

@@ -10,6 +10,7 @@ use super::third_party::CopyOrder;
 use crate::remote::digests::{self, Wanted};
 use crate::remote::multistatus;
 use crate::remote::request_path::RequestPath;
+use crate::remote::unfinished::{self, Received, UploadKey};
 use crate::remote::url::RemoteUrl;
 use crate::rights::Rights;
 use axum::http::header::{HeaderName, HeaderValue, RANGE};
@@ -53,6 +54,7 @@ pub fn fuzz_heads(input: &[u8]) {
     }
     let _ = (conditions::is_range_of(&headers, version), Transfer::overwrite(&headers).is_ok());
     read_digests(&headers);
+    read_continued(&headers);
     let rights = Rights::by_token_only(Some("a-token-that-nobody-knows"));
     assert!(rights.check(None, &headers).is_err());
     let target = String::from_utf8_lossy(target);
@@ -64,6 +66,19 @@ pub fn fuzz_heads(input: &[u8]) {
         }
     }
     log(&target, &headers);
+}
+
+/// An upload that is continued: its part lies inside the file, and what was received is the same when it was written and read again.
+fn read_continued(headers: &HeaderMap) {
+    if let Ok(Some((from, size))) = unfinished::rest(headers) {
+        assert!(from < size, "{from} of {size}");
+    }
+    if let Some(key) = UploadKey::read(headers) {
+        assert!(key.text().bytes().all(|byte| byte.is_ascii_hexdigit()), "{key:?}");
+    }
+    if let Some(received) = Received::read(headers) {
+        assert_eq!(Received::parse(&received.text()), Some(received));
+    }
 }
 
 /// A digest that was read is the same when it was written and read again.

@@ -4,6 +4,7 @@ use super::place::Place;
 use super::scans::{ScanPlace, ScanUpload};
 use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::{Failure, scope_failure};
+use crate::remote::unfinished::UploadKey;
 use crate::served::roots::{Upload, etag};
 use axum::http::{HeaderMap, StatusCode};
 use std::io;
@@ -33,6 +34,33 @@ impl PutPlace {
         }
     }
 
+    /// Continues a file of this size, or begins it; more digests of it than the usual ones are computed.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin); or what is to be continued is not there.
+    pub(super) fn continued(
+        &self,
+        headers: &HeaderMap,
+        size: Option<u64>,
+        (more, how): (&[Algorithm], &Continuation),
+    ) -> Result<PutUpload, Failure> {
+        self.check(headers)?;
+        // Others cannot go on from their values.
+        let is_summed = more.iter().all(|algorithm| Algorithm::ALWAYS.contains(algorithm));
+        if let Self::File(place) = self
+            && is_summed
+        {
+            let upload = place.root.continued((&place.path, &how.key), (how.from, size));
+            if let Some(upload) = upload.map_err(|error| Failure::of(&error))? {
+                return Ok(PutUpload::File(upload));
+            }
+        }
+        match how.from {
+            0 => self.begin(headers, size, more),
+            _ => Err(Failure::busy("the upload that is continued is not here, or not so long")),
+        }
+    }
+
     /// Begins something of this size, if it is known; more digests of it than the usual ones are computed.
     pub(super) fn begin(
         &self,
@@ -52,6 +80,13 @@ impl PutPlace {
     }
 }
 
+/// A key by which an upload may be continued, and where it begins now.
+#[derive(Clone, Debug)]
+pub(super) struct Continuation {
+    pub(super) key: UploadKey,
+    pub(super) from: u64,
+}
+
 /// Something that arrives.
 #[derive(Debug)]
 pub(super) enum PutUpload {
@@ -68,6 +103,14 @@ impl PutUpload {
         }
     }
 
+    /// All of it has arrived: if it does not get its name, nothing stays of it.
+    pub(super) fn leave_nothing(&mut self) {
+        if let Self::File(upload) = self {
+            upload.leave_nothing();
+        }
+    }
+
+    /// Its length so far.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::File(upload) => upload.bytes,

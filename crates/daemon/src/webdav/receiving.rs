@@ -4,15 +4,17 @@
 //!   head ─▶ may it be there? ─▶ upload ─▶ pieces of the body ─▶ length, digests as stated? ─▶ name, 201 (200: it replaces one)
 //! ```
 //!
-//! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest.
+//! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest. An upload with a key may be
+//! [continued](crate::served::continued) when its connection broke: then what has arrived stays, without a name.
 
 use super::door::{Door, next_data};
-use super::put_place::{PutPlace, PutUpload};
+use super::put_place::{Continuation, PutPlace, PutUpload};
 use crate::http::Connection;
 use crate::remote::digests::{self, Algorithm, DigestSet, Wanted};
 use crate::remote::failure::Failure;
+use crate::remote::unfinished::{UploadKey, rest};
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_LENGTH, ETAG, HeaderValue, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use skyhaul::auth::hex;
@@ -31,18 +33,19 @@ pub(super) async fn put(
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Response, Failure> {
-    if headers.contains_key(CONTENT_RANGE) {
-        return Err(Failure::bad("a part of a file cannot be put: Content-Range is not allowed here"));
-    }
     let stated = digests::expected(headers).map_err(Failure::bad)?;
     let wanted = Wanted::of(headers);
     let answered = wanted.algorithms.first().copied();
     let _turn = door.upload_turn(&place)?;
-    let size = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let (size, continuation) = extent(headers)?;
     let begun = {
         let (place, headers) = (place.clone(), headers.clone());
         let more: Vec<Algorithm> = stated.algorithms().chain(answered).collect();
-        door.blocking(connection, move |_| place.begin(&headers, size, &more)).await?
+        let begin = move |_: &AtomicBool| match continuation {
+            Some(how) => place.continued(&headers, size, (&more, &how)),
+            None => place.begin(&headers, size, &more),
+        };
+        door.blocking(connection, begin).await?
     };
     let upload = receive(connection, begun, body).await?;
     let is_new_only = headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == b"*");
@@ -62,6 +65,24 @@ pub(super) async fn put(
         response.headers_mut().insert(name, value);
     }
     Ok(response)
+}
+
+/// The size of the whole file, if it is known; and how it may be continued.
+fn extent(headers: &HeaderMap) -> Result<(Option<u64>, Option<Continuation>), Failure> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let key = UploadKey::read(headers);
+    let Some((from, size)) = rest(headers).map_err(Failure::bad)? else {
+        return Ok((length, key.map(|key| Continuation { key, from: 0 })));
+    };
+    let Some(key) = key else {
+        return Err(Failure::bad(
+            "a part of a file cannot be put: Content-Range is for uploads that are continued",
+        ));
+    };
+    if from == 0 || length.is_some_and(|length| length != size - from) {
+        return Err(Failure::bad("Content-Range must be the rest of a file, as long as the body"));
+    }
+    Ok((Some(size), Some(Continuation { key, from })))
 }
 
 /// Writes the body. One batch is written while the next one is gathered.
@@ -114,6 +135,7 @@ pub(super) fn finish(
     replace: bool,
     stop: &AtomicBool,
 ) -> Result<(StatusCode, Option<String>, DigestSet), Failure> {
+    upload.leave_nothing();
     // Another client may have changed it while the body arrived.
     match place {
         PutPlace::File(place) => place.check_version(headers)?,

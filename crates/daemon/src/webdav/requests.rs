@@ -13,6 +13,7 @@ use super::{listing, macaroons, pulling, pushing, receiving, sending, storage_re
 use crate::http::{Connection, MAX_HEAD_BYTES};
 use crate::remote::failure::Failure;
 use crate::remote::request_path::RequestPath;
+use crate::remote::unfinished::{RECEIVED, UploadKey};
 use crate::scitags::{FlowWay, SciTag};
 use crate::tokens::Use;
 use axum::Extension;
@@ -81,8 +82,39 @@ async fn answer(
             if !may_read {
                 access.check(if *method == Method::GET { Use::List } else { Use::Stat }, &path)?;
             }
-            sending::reply(door, connection, (door.target(&path)?, may_read), method, headers).await
+            let answered =
+                sending::reply(door, connection, (door.target(&path)?, may_read), method, headers).await;
+            match UploadKey::read(headers).filter(|_| *method == Method::HEAD) {
+                Some(key) => with_received((door, connection), access, (&path, key), answered).await,
+                None => answered,
+            }
         }
+    }
+}
+
+/// The reply to HEAD, with what has arrived of an upload of the client to this path, if it may put something there.
+async fn with_received(
+    (door, connection): (&Arc<Door>, &Arc<Connection>),
+    access: &Access,
+    (path, key): (&RequestPath, UploadKey),
+    answered: Result<Response, Failure>,
+) -> Result<Response, Failure> {
+    let place = access.check_put(path).and_then(|can_replace| door.put_place(path, can_replace));
+    let Ok(PutPlace::File(place)) = place else { return answered };
+    if !place.root.is_writable {
+        return answered;
+    }
+    let look =
+        move |_: &AtomicBool| place.root.received(&place.path, &key).map_err(|error| Failure::of(&error));
+    let received = door.blocking(connection, look).await?.text();
+    match answered {
+        Ok(mut response) => {
+            if let Ok(value) = received.parse() {
+                response.headers_mut().insert(RECEIVED, value);
+            }
+            Ok(response)
+        }
+        Err(failure) => Err(failure.with(RECEIVED, &received)),
     }
 }
 
