@@ -55,7 +55,7 @@ pub use mode::{ModeError, VsiMode};
 pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 pub use runtime::{DEFAULT_DATA_PORT, DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, MAX_RUNTIMES, VsiRuntimes};
 pub use view::{
-    VsiAcceptOptions, VsiAccepted, VsiAction, VsiArrival, VsiConnectOptions, VsiCounts, VsiDisk, VsiExisting,
-    VsiFileWrite, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan, VsiScanFacts, VsiSource,
-    VsiTransfer, VsiTransferState, VsiView,
+    VsiAcceptOptions, VsiAccepted, VsiAction, VsiArrival, VsiBlocks, VsiConnectOptions, VsiCounts, VsiDisk,
+    VsiExisting, VsiFileWrite, VsiOutcome, VsiPort, VsiRecordOptions, VsiRecording, VsiScan, VsiScanFacts,
+    VsiSource, VsiTransfer, VsiTransferState, VsiView,
 };

@@ -4,6 +4,7 @@
 //! station does not do is answered with code 2; any other keyword with code 7.
 
 mod arrival;
+mod blocks;
 mod chunks;
 mod context;
 mod disk2file;
@@ -137,6 +138,7 @@ pub(super) fn answer(context: &mut Context<'_>, pending: Pending, outcome: Optio
         Pending::Connect(held) => transfer::connecting(context, held, outcome),
         Pending::Send(range) => transfer::sending(context, range, outcome),
         Pending::Disconnect => transfer::disconnected(context, outcome),
+        Pending::AcceptBlocks(starting) => blocks::accepting(context, starting, outcome),
         Pending::Accept(arriving) => arrival::accepting(context, arriving, outcome),
         Pending::EndArrival => arrival::ended(context, outcome),
     };

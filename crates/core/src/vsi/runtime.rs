@@ -181,6 +181,8 @@ pub(super) struct VsiRuntime {
     /// Distance of packets sent, ns; below 0: automatic.
     pub(super) packet_interval: i64,
     pub(super) threads: (u32, u32),
+    /// Whether recordings are written in blocks, as a Mark 6 does.
+    pub(super) in_blocks: bool,
     pub(super) datastreams: Vec<VsiDatastream>,
     /// Directories that `set_disks` selected; empty: all.
     pub(super) disks: Vec<String>,
@@ -278,6 +280,7 @@ impl Default for VsiRuntime {
             mtu: 9000,
             packet_interval: 0,
             threads: (1, 1),
+            in_blocks: false,
             datastreams: Vec::new(),
             disks: Vec::new(),
             recording: None,

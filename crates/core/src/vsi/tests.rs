@@ -16,6 +16,8 @@ struct World {
     next: Option<Trouble>,
     /// Actions that took too long, and have no outcome yet.
     late: Vec<u64>,
+    /// What was opened for other hosts.
+    accepted: Vec<VsiAccepted>,
 }
 
 enum Trouble {
@@ -43,7 +45,7 @@ impl World {
             ..VsiView::default()
         };
         let now = Nanos(1_795_694_400 * Nanos::SECOND.0);
-        Self { view, now, shared: VsiRuntimes::default(), next: None, late: Vec::new() }
+        Self { view, now, shared: VsiRuntimes::default(), next: None, late: Vec::new(), accepted: Vec::new() }
     }
 
     /// Something that happens to the station: a line of a transcript that begins with `@`.
@@ -179,9 +181,10 @@ impl World {
             }
             VsiAction::Accept(options) => {
                 assert!(self.view.arrival(options.id).is_none());
+                self.accepted.push(options.what.clone());
                 let present_bytes = match &options.what {
                     VsiAccepted::File { existing: VsiExisting::Append, .. } => 12_345,
-                    VsiAccepted::File { .. } | VsiAccepted::Chunks => 0,
+                    VsiAccepted::File { .. } | VsiAccepted::Chunks | VsiAccepted::Blocks(_) => 0,
                 };
                 let arrival = VsiArrival { id: options.id, is_open: true, ..VsiArrival::default() };
                 self.view.arrivals.push(arrival);
@@ -358,6 +361,35 @@ fn scans_become_files_of_this_host_and_files_are_checked() {
 #[test]
 fn m5copy_sends_chunks_and_files_in_both_directions() {
     play(include_str!("tests/m5copy-arrival.txt"));
+}
+
+#[test]
+fn m5copy_records_on_a_mark_6() {
+    play(include_str!("tests/m5copy-mk6.txt"));
+}
+
+#[test]
+fn blocks_are_of_the_mode_and_on_the_disks_that_are_selected() {
+    let (mut world, mut client) = (World::new(), Client::new(1));
+    world.view.selects_disks = false;
+    let mut ask = |line: &str| world.send(&mut client, format!("{line}\n").as_bytes());
+    let refused = "2 : recordings use all disks of this station ;\n";
+    assert_eq!(ask("set_disks=/mnt/disk1"), format!("!set_disks = {refused}"));
+    ask("record=mk6:1;net_protocol=tcp::5000000;mode=MARK5B-1024-16-2");
+    assert_eq!(ask("set_disks=/mnt/disk1"), "!set_disks = 0 : 1 ;\n");
+    assert_eq!(ask("record=on:a_b_c"), "!record = 0 ;\n");
+    ask("record=off;record=mk6:0");
+    // Neither chunks nor recordings may go to disks that were not selected.
+    assert_eq!(ask("net2vbs=open"), format!("!net2vbs = {refused}"));
+    assert_eq!(ask("record=on:a_b_d"), format!("!record = {refused}"));
+    let blocks = VsiBlocks {
+        label: "a_b_c".into(),
+        frame_bytes: 10_016,
+        is_mark5b: true,
+        block_bytes: 5_000_000,
+        disks: vec!["/mnt/disk1".into()],
+    };
+    assert_eq!(world.accepted, [VsiAccepted::Blocks(blocks)]);
 }
 
 #[test]

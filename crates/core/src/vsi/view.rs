@@ -326,6 +326,23 @@ pub enum VsiAccepted {
         /// What becomes of a file of this path.
         existing: VsiExisting,
     },
+    /// The frames of a scan over one connection, for blocks on the disks as a Mark 6 writes them.
+    Blocks(VsiBlocks),
+}
+
+/// A scan that is written in blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsiBlocks {
+    /// Its label.
+    pub label: String,
+    /// Bytes of a frame.
+    pub frame_bytes: u32,
+    /// Whether its frames are Mark 5B; otherwise they are VDIF.
+    pub is_mark5b: bool,
+    /// Maximum size of a block in bytes, with its header.
+    pub block_bytes: u64,
+    /// Directories of the disks; empty: all.
+    pub disks: Vec<String>,
 }
 
 /// What becomes of a file that exists.

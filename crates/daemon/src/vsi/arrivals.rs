@@ -1,7 +1,7 @@
-//! Data of other hosts that arrive for dialogues: files (`net2file`), and chunks of scans (`net2vbs`).
+//! Data of other hosts that arrive for dialogues: files (`net2file`), chunks of scans (`net2vbs`), and scans in blocks (`record`).
 //!
 //! ```text
-//!   Accept ─▶ listener ─ connection ─▶ thread ─ turns at the disk ─▶ file, or DISK/SCAN/SCAN.00000007
+//!   Accept ─▶ listener ─ connection ─▶ thread ─ turns at the disk ─▶ file, DISK/SCAN/SCAN.00000007, or DISK/data/SCAN on each disk
 //!                └── EndArrival: no new connection, what runs ends, everything is on the disk
 //! ```
 //!
@@ -11,6 +11,7 @@
 //!
 //! Limits: [`MAX_ARRIVALS`] open; [`MAX_CONNECTIONS`] connections of each; [`shared::SILENCE`] without a byte.
 
+mod blocks;
 mod chunks;
 mod file;
 mod peer;
@@ -19,7 +20,7 @@ mod shared;
 mod tests;
 
 use serde_json::{Value, json};
-use shared::{Arrival, Receiver};
+use shared::{Arrival, Receiver, Refusal};
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
 use skyhaul::io::tcp::door::Door;
@@ -107,8 +108,13 @@ impl Arrivals {
             };
             json!({
                 "id": id,
-                "kind": if arrival.path.is_some() { "file" } else { "chunks" },
+                "kind": match (&arrival.path, &arrival.scan) {
+                    (Some(_), _) => "file",
+                    (None, Some(_)) => "blocks",
+                    (None, None) => "chunks",
+                },
                 "path": arrival.path.as_ref().map(|path| path.to_string_lossy()),
+                "scan": arrival.scan,
                 "listen": arrival.listens.get().map(SocketAddr::to_string),
                 "state": state,
                 "connections": arrival.serving.load(Ordering::SeqCst),
@@ -139,16 +145,23 @@ impl Arrivals {
         options: &VsiAcceptOptions,
         is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> VsiOutcome {
-        let path = match &options.what {
-            VsiAccepted::File { path, .. } => Some(PathBuf::from(path)),
-            VsiAccepted::Chunks => None,
+        let (path, scan) = match &options.what {
+            VsiAccepted::File { path, .. } => (Some(PathBuf::from(path)), None),
+            VsiAccepted::Blocks(blocks) => (None, Some(blocks.label.clone())),
+            VsiAccepted::Chunks => (None, None),
         };
-        let arrival = Arc::new(Arrival { path, is_open: AtomicBool::new(true), ..Arrival::default() });
+        let is_open = AtomicBool::new(true);
+        let arrival = Arc::new(Arrival { path, scan, is_open, ..Arrival::default() });
         {
             let mut all = lock(&self.all);
             let open = all.values().filter(|one| one.is_open.load(Ordering::SeqCst)).count();
             if open >= MAX_ARRIVALS {
                 return failed(VsiCode::Busy, format!("{MAX_ARRIVALS} are open already"));
+            }
+            // Two of one scan would write the same files.
+            let is_same = |one: &Arc<Arrival>| one.is_open.load(Ordering::SeqCst) && one.scan == arrival.scan;
+            if arrival.scan.is_some() && all.values().any(is_same) {
+                return VsiOutcome::LabelTaken;
             }
             all.insert(options.id, Arc::clone(&arrival));
             let ended =
@@ -161,7 +174,11 @@ impl Arrivals {
         }
         match self.begin(options, &arrival, is_recorded) {
             Ok(present_bytes) => VsiOutcome::Accepting { present_bytes },
-            Err((code, why)) => {
+            Err(Refusal::LabelTaken) => {
+                lock(&self.all).remove(&options.id);
+                VsiOutcome::LabelTaken
+            }
+            Err(Refusal::Failed(code, why)) => {
                 *lock(&arrival.failure) = Some(why.clone());
                 arrival.is_open.store(false, Ordering::SeqCst);
                 failed(code, why)
@@ -174,20 +191,25 @@ impl Arrivals {
         options: &VsiAcceptOptions,
         arrival: &Arc<Arrival>,
         is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
-    ) -> Result<u64, (VsiCode, String)> {
-        let code = |error: io::Error| (VsiCode::Failed, error.to_string());
+    ) -> Result<u64, Refusal> {
+        let code = |error: io::Error| Refusal::Failed(VsiCode::Failed, error.to_string());
         let door = Door::open(address(&options.port).map_err(code)?).map_err(code)?;
         let _ = arrival.listens.set(door.local());
         let (receiver, present): (Arc<dyn Receiver>, u64) = match &options.what {
             VsiAccepted::Chunks => {
                 let chunks =
                     chunks::Chunks::open(&self.options.disks, self.options.reserve_bytes, is_recorded);
-                (Arc::new(chunks.map_err(|why| (VsiCode::Failed, why))?), 0)
+                (Arc::new(chunks.map_err(|why| Refusal::Failed(VsiCode::Failed, why))?), 0)
             }
             VsiAccepted::File { path, existing } => {
-                let file = file::ArrivingFile::open(&self.options.files, path, *existing)?;
+                let file = file::ArrivingFile::open(&self.options.files, path, *existing)
+                    .map_err(|(code, why)| Refusal::Failed(code, why))?;
                 let present = file.present_bytes();
                 (Arc::new(file), present)
+            }
+            VsiAccepted::Blocks(blocks) => {
+                let (disks, reserve) = (&self.options.disks, self.options.reserve_bytes);
+                (Arc::new(blocks::ArrivingScan::open(disks, reserve, blocks, is_recorded)?), 0)
             }
         };
         let (of, from) = (Arc::clone(arrival), self.options.from.clone());

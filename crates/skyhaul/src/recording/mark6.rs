@@ -11,21 +11,18 @@
 //!
 //! Limit: blocks are put in the order of their numbers, which the first recorders (2011) did not keep.
 
+mod write;
+
+pub use write::{BlockLayout, PacketFormat, names_of, path_of};
+
 use crate::recording::contents::{Gap, Lack};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use write::{BLOCK_SIZES, DATA, FILE_HEADER, SUFFIX, SYNC};
 
-/// Directory of the scans on a disk, and how their names end.
-const DATA: &str = "data";
-const SUFFIX: &str = ".vdif";
-const SYNC: u32 = 0xFEED_6666;
-/// Bytes before the first block.
-const FILE_HEADER: u64 = 20;
-/// Sizes of a block that recorders use, generously.
-const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 30;
 /// Blocks of a file below half their size: recorders write one or two.
 const MAX_SHORT_BLOCKS: usize = 64;
 /// Gaps that are listed.

@@ -58,7 +58,10 @@ pub(super) fn net2vbs(context: &mut Context<'_>) -> Stepped {
         };
     }
     match context.request.word(0).as_str() {
-        "open" => arrival::open(context, "net2vbs", VsiAccepted::Chunks),
+        "open" => {
+            context.all_disks_only()?;
+            arrival::open(context, "net2vbs", VsiAccepted::Chunks)
+        }
         "close" => arrival::close(context, "net2vbs"),
         "nthread" => set_threads(context, 1),
         "" => Err(parameter("expected open, close or nthread")),

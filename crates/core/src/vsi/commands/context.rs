@@ -40,6 +40,7 @@ pub(in crate::vsi) enum Pending {
     Send((u64, u64)),
     Disconnect,
     Accept(Arriving),
+    AcceptBlocks(Starting),
     EndArrival,
 }
 
@@ -107,6 +108,15 @@ impl Context<'_> {
             return Err(Refused(VsiCode::Conflict, format!("{} is open already", arriving.keyword)));
         }
         Ok(())
+    }
+
+    /// What is written to all disks cannot be begun while only some are selected.
+    pub(super) fn all_disks_only(&self) -> Result<(), Refused> {
+        let selected = self.view.selected(&self.runtime.disks).count();
+        match self.view.selects_disks || selected == self.view.disks.len() {
+            true => Ok(()),
+            false => Err(Refused(VsiCode::NotImplemented, "recordings use all disks of this station".into())),
+        }
     }
 
     /// Data go to and come from other hosts by TCP.

@@ -274,7 +274,7 @@ pub(super) fn set_disks(context: &mut Context<'_>) -> Stepped {
     if selected.is_empty() {
         return Ok(Step::Reply(context.reply(VsiCode::Failed).field(0).field("no disk matches")));
     }
-    if selected.len() < all.len() && !context.view.selects_disks {
+    if selected.len() < all.len() && !context.view.selects_disks && !context.runtime.in_blocks {
         return Err(Refused(VsiCode::NotImplemented, "recordings use all disks of this station".into()));
     }
     let reply = context.reply(VsiCode::Done).field(selected.len());

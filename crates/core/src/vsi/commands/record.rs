@@ -1,5 +1,6 @@
 //! `record` and `reset`.
 
+use super::blocks;
 use super::context::{
     Context, ERROR_ENDED, ERROR_NOT_STARTED, Pending, Refused, Starting, Step, Stepped, parameter, unexpected,
 };
@@ -13,8 +14,22 @@ const MAX_LABEL_BYTES: usize = 64;
 const MAX_THREADS: u64 = 256;
 
 impl Starting {
-    fn label(&self) -> String {
+    pub(super) fn label(&self) -> String {
         variant(&self.base, self.variant).unwrap_or_else(|| self.base.clone())
+    }
+
+    /// The first label that is free, from its own on.
+    pub(super) fn free_label(&mut self, context: &Context<'_>) -> Result<String, Refused> {
+        loop {
+            let Some(label) = variant(&self.base, self.variant) else {
+                let why = format!("there are 53 recordings of the label {}", self.base);
+                return Err(Refused(VsiCode::Conflict, why));
+            };
+            if context.view.scan_number(&label).is_none() {
+                return Ok(label);
+            }
+            self.variant += 1;
+        }
     }
 }
 
@@ -33,15 +48,14 @@ pub(super) fn record(context: &mut Context<'_>) -> Stepped {
             let (readers, writers) = context.runtime.threads;
             Ok(Step::Reply(context.reply(VsiCode::Done).field(readers).field(writers)))
         }
-        (true, "mk6") => Ok(Step::Reply(context.reply(VsiCode::Done).field(0))),
+        (true, "mk6") => {
+            let is_set = u8::from(context.runtime.in_blocks);
+            Ok(Step::Reply(context.reply(VsiCode::Done).field(is_set)))
+        }
         (false, "on") => on(context),
         (false, "off") => off(context),
         (false, "nthread") => threads(context),
-        (false, "mk6") => match context.request.field(1) {
-            "0" => context.done(),
-            "1" => Err(Refused(VsiCode::NotImplemented, "recordings are written as FlexBuff only".into())),
-            _ => Err(parameter("expected mk6 : 0 or mk6 : 1")),
-        },
+        (false, "mk6") => blocks::choose(context),
         (_, other) => Err(Refused(VsiCode::NotImplemented, format!("record has no {other}"))),
     }
 }
@@ -53,6 +67,9 @@ fn query(context: &Context<'_>) -> Stepped {
     if let Some(recording) = runtime.running(view) {
         let reply = reply.field("on").field(number(&recording.label)).field(&recording.label);
         return Ok(Step::Reply(reply.field(recording.counts.received_bytes)));
+    }
+    if let Some((label, bytes)) = blocks::arriving(runtime, view) {
+        return Ok(Step::Reply(reply.field("on").field(number(label)).field(label).field(bytes)));
     }
     let reply = reply.field("off");
     let Some((_, label)) = &runtime.last else { return Ok(Step::Reply(reply)) };
@@ -78,7 +95,7 @@ fn threads(context: &mut Context<'_>) -> Stepped {
 fn on(context: &mut Context<'_>) -> Stepped {
     let request = context.request;
     let base = label(request.field(1), request.field(2), request.field(3));
-    begin(context, base)
+    if context.runtime.in_blocks { blocks::begin(context, base) } else { begin(context, base) }
 }
 
 /// Begins the recording of this label, if nothing is in its way.
@@ -91,23 +108,16 @@ pub(super) fn begin(context: &mut Context<'_>, base: Result<String, Refused>) ->
             format!("{protocol} is not recorded here, set net_protocol to udpsnor, udps, vtp, pudp or tcp");
         return Err(Refused(VsiCode::Conflict, why));
     }
+    context.all_disks_only()?;
     let id = context.number();
     start(context, Starting { id, base, variant: 0 })
 }
 
 /// Asks for the recording under the first label that is free, from that of `starting` on.
 fn start(context: &mut Context<'_>, mut starting: Starting) -> Stepped {
-    loop {
-        let Some(label) = variant(&starting.base, starting.variant) else {
-            let why = format!("there are 53 recordings of the label {}", starting.base);
-            return Err(Refused(VsiCode::Conflict, why));
-        };
-        if context.view.scan_number(&label).is_none() {
-            let options = context.runtime.record_options(starting.id, &label);
-            return Ok(Step::Act(VsiAction::Start(Box::new(options)), Pending::Start(starting)));
-        }
-        starting.variant += 1;
-    }
+    let label = starting.free_label(context)?;
+    let options = context.runtime.record_options(starting.id, &label);
+    Ok(Step::Act(VsiAction::Start(Box::new(options)), Pending::Start(starting)))
 }
 
 /// Returns the label of a scan, which is whole or comes in three parts.
@@ -154,6 +164,9 @@ pub(super) fn started(context: &mut Context<'_>, starting: Starting, outcome: Op
 }
 
 pub(super) fn off(context: &mut Context<'_>) -> Stepped {
+    if blocks::arriving(context.runtime, context.view).is_some() {
+        return blocks::end(context);
+    }
     let Some(recording) = context.runtime.running(context.view) else {
         return Err(Refused(VsiCode::Conflict, "not recording".into()));
     };

@@ -2,7 +2,7 @@
 
 use super::context::{Context, Refused, Step, Stepped};
 use super::numbers::{rate, significant, unix_time, vex_time};
-use super::transfer;
+use super::{blocks, transfer};
 use crate::placement::Nanos;
 use crate::vsi::reply::VsiCode;
 use crate::vsi::view::{VsiCounts, VsiDisk, VsiRecording, VsiSource, VsiTransferState};
@@ -39,7 +39,7 @@ pub(super) fn status(context: &mut Context<'_>) -> Stepped {
         (view.is_ready, bits::READY),
         (pending.is_some(), bits::ERROR_PENDING),
         (view.is_active || running.is_some() || sends || receives, bits::BUSY),
-        (running.is_some(), bits::RECORDING),
+        (running.is_some() || blocks::arriving(context.runtime, view).is_some(), bits::RECORDING),
         (!has_room, bits::FULL),
         (running.is_some_and(|recording| recording.counts.discarded_bytes > 0), bits::LOSING),
         (sends && is_to_file, bits::TO_FILE),
@@ -124,7 +124,8 @@ pub(super) fn tstat(context: &mut Context<'_>) -> Stepped {
         let second = if held.to_file.is_some() { "write" } else { "send" };
         (sending.id, name, [("read", sending.read_bytes), (second, sending.sent_bytes)])
     } else if let Some((held, arrival)) = runtime.arriving(view) {
-        (held.id, held.keyword, [("receive", arrival.written_bytes), ("write", arrival.written_bytes)])
+        let name = if held.keyword == blocks::KEYWORD { RECORDING } else { held.keyword };
+        (held.id, name, [("receive", arrival.written_bytes), ("write", arrival.written_bytes)])
     } else {
         failed_chunks(context)?;
         return Ok(Step::Reply(reply.field("0.0").field("no_transfer")));

@@ -5,10 +5,9 @@
 //! one of a scan that is being recorded here. A refused connection is reset.
 
 use super::peer::Peer;
-use super::shared::{Arrival, Receiver};
+use super::shared::{Arrival, Receiver, responding};
 use skyhaul::io::disk::{DiskTurn, Tree, free_bytes};
 use skyhaul::io::lock::lock;
-use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ask_disks};
 use skyhaul_core::vsi::{
     ChunkHead, ChunkName, MAX_CHUNK_HEAD_BYTES, NotAChunkHead, chunk_list, parse_chunk_list,
 };
@@ -91,13 +90,7 @@ impl Chunks {
         reserve_bytes: u64,
         is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let opened = ask_disks(disks, DISK_ANSWER_TIMEOUT, |_, disk, _| Tree::open(disk));
-        let usable =
-            disks.iter().zip(opened).filter_map(|(disk, tree)| Some((disk.clone(), tree?.ok()?.shared())));
-        let disks: Vec<_> = usable.collect();
-        if disks.is_empty() {
-            return Err("no disk responds".into());
-        }
+        let disks = responding(disks)?;
         Ok(Self { disks, reserve_bytes, is_recorded: Box::new(is_recorded), state: Mutex::default() })
     }
 

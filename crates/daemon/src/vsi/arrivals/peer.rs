@@ -53,6 +53,21 @@ impl Peer {
         Ok(filled)
     }
 
+    /// Fills a buffer as far as there are bytes before the arrival is closed.
+    pub(super) fn fill_until_closed(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() && !self.arrival.is_stopped() {
+            match self.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionAborted && self.arrival.is_stopped() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
     /// Reads to the end of a head, at most so many bytes; nothing: the connection ended before one.
     pub(super) fn head(&mut self, most: usize, is_whole: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();

@@ -1,7 +1,10 @@
 //! What arrives, as those see it that receive it.
 
+use skyhaul::io::disk::Tree;
 use skyhaul::io::lock::lock;
 use skyhaul::io::say;
+use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ask_disks};
+use skyhaul_core::vsi::VsiCode;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,8 +17,10 @@ pub(super) const SILENCE: Duration = Duration::from_secs(600);
 /// Something that arrives.
 #[derive(Debug, Default)]
 pub(in crate::vsi) struct Arrival {
-    /// The file that it is written to; none for chunks.
+    /// The file that it is written to, if it is one.
     pub(super) path: Option<PathBuf>,
+    /// The label of the scan that it is written to in blocks, if it is one.
+    pub(super) scan: Option<String>,
     /// Where it listens, once it does.
     pub(super) listens: OnceLock<SocketAddr>,
     pub(super) is_open: AtomicBool,
@@ -39,6 +44,26 @@ impl Arrival {
         say!("VSI-S: {why}");
         *lock(&self.failure) = Some(why.to_owned());
     }
+}
+
+/// Why something was not opened.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// There is a scan of this label.
+    LabelTaken,
+    Failed(VsiCode, String),
+}
+
+/// Opens the disks that respond.
+///
+/// # Errors
+/// There are none.
+pub(super) fn responding(disks: &[PathBuf]) -> Result<Vec<(PathBuf, Tree)>, String> {
+    let opened = ask_disks(disks, DISK_ANSWER_TIMEOUT, |_, disk, _| Tree::open(disk));
+    let usable =
+        disks.iter().zip(opened).filter_map(|(disk, tree)| Some((disk.clone(), tree?.ok()?.shared())));
+    let disks: Vec<_> = usable.collect();
+    if disks.is_empty() { Err("no disk responds".into()) } else { Ok(disks) }
 }
 
 /// What takes connections.

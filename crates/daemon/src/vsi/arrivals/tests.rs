@@ -10,18 +10,18 @@ use std::path::Path;
 use std::time::Instant;
 use tempfile::TempDir;
 
-struct World {
+pub(super) struct World {
     directory: TempDir,
     arrivals: Arrivals,
     next: u64,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::from("127.0.0.0/8", 0)
     }
 
-    fn from(network: &str, reserve_bytes: u64) -> Self {
+    pub(super) fn from(network: &str, reserve_bytes: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let disks = ["d0", "d1"].map(|name| directory.path().join(name)).to_vec();
         let files = directory.path().join("files");
@@ -31,12 +31,12 @@ impl World {
         Self { directory, arrivals: Arrivals::new(options), next: 0 }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Opens one; its number and its port.
-    fn open(&mut self, what: VsiAccepted) -> Result<(u64, u16, u64), String> {
+    pub(super) fn open(&mut self, what: VsiAccepted) -> Result<(u64, u16, u64), String> {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         self.next += 1;
         let port = VsiPort { host: "127.0.0.1".into(), port, suffix: String::new() };
@@ -44,17 +44,23 @@ impl World {
         match self.arrivals.accept(&options, |name| name == "live") {
             VsiOutcome::Accepting { present_bytes } => Ok((self.next, port.port, present_bytes)),
             VsiOutcome::Failed(_, why) => Err(why),
+            VsiOutcome::LabelTaken => Err("taken".into()),
             other => panic!("{other:?}"),
         }
     }
 
-    fn file(&mut self, name: &str, existing: VsiExisting) -> Result<(u64, u16, u64), String> {
+    /// Bytes that have been written of one.
+    pub(super) fn written(&self, id: u64) -> u64 {
+        self.arrivals.view().into_iter().find(|one| one.id == id).unwrap().written_bytes
+    }
+
+    pub(super) fn file(&mut self, name: &str, existing: VsiExisting) -> Result<(u64, u16, u64), String> {
         let path = self.path(name).to_str().unwrap().to_owned();
         self.open(VsiAccepted::File { path, existing })
     }
 
     #[track_caller]
-    fn close(&self, id: u64) -> Result<u64, String> {
+    pub(super) fn close(&self, id: u64) -> Result<u64, String> {
         let outcome = self.arrivals.end(id);
         let view = self.arrivals.view().into_iter().find(|one| one.id == id).unwrap();
         assert!(!view.is_open);
@@ -76,7 +82,7 @@ impl World {
 }
 
 /// Sends bytes, and nothing after them; returns what is answered, or that the connection was reset.
-fn send(port: u16, bytes: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn send(port: u16, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     stream.write_all(bytes)?;
@@ -127,7 +133,7 @@ fn what_arrives_is_seen_from_its_first_connection_to_its_end() {
     let seen = |world: &World, at: usize| world.arrivals.json()[at].clone();
     let of = |state: &str, connections: u32, written: u64| {
         let listen = format!("127.0.0.1:{port}");
-        json!({ "id": chunks, "kind": "chunks", "path": null, "listen": listen, "state": state,
+        json!({ "id": chunks, "kind": "chunks", "path": null, "scan": null, "listen": listen, "state": state,
             "connections": connections, "written_bytes": written, "failure": null })
     };
     assert_eq!(seen(&world, 0), of("open", 0, 0));
