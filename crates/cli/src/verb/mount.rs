@@ -113,7 +113,8 @@ fn progress(report: &MountReport, bits: f64) -> String {
     )
 }
 
-fn tell(event: &MountEvent, gaps: &mut usize) {
+/// Says what happened to a mount; of many gaps, only the first ones.
+pub(super) fn tell(event: &MountEvent, gaps: &mut usize) {
     match event {
         MountEvent::Removed { point } => {
             say!("note: removed a mount from {}: the process that served it is gone", point.display());

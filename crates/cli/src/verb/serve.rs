@@ -8,10 +8,12 @@
 //!   [peers] ─▶ PeerServer ◀── skyhaul copy, probe
 //!   [etransfer] ─▶ EtransferServer ◀── etransfer ◀── etc
 //!   [fleet] ─▶ FleetMembership ─▶ etcd
+//!   [station.mount] ─▶ StationMount ◀── correlators, etc, cp
 //! ```
 
 mod config;
 mod manager;
+mod mounting;
 mod peers;
 
 use super::listener;
@@ -22,6 +24,7 @@ use anyhow::{Context, Result, bail};
 pub(super) use config::FleetAccess;
 use config::HttpConfig;
 use manager::ServiceManager;
+use mounting::StationMount;
 use peers::PeerDoor;
 use skyhaul::core::hint::Hint;
 use skyhaul::peer::PeerIntake;
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     if let Some((options, server)) = etransfer.as_ref().zip(etransfer_server.as_ref()) {
         say_etransfer(options, server);
     }
+    let mount = config.mount.map(StationMount::start).transpose().context("mount the scans")?;
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
@@ -125,7 +129,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let is_whole = service.shut_down();
     // The fleet after the last recording: it is to know how it ended.
     // Copies and measurements before the files, whose log has them.
-    drop((fleet, api, vsi, mark6, peers, files, etransfer_server));
+    drop((fleet, api, vsi, mark6, peers, files, etransfer_server, mount));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
 

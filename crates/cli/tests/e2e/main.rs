@@ -60,6 +60,7 @@ mod serve;
 mod signals;
 mod signed;
 mod spead;
+mod station_mounted;
 mod talk;
 mod third_party;
 mod transfers;

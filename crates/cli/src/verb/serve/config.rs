@@ -10,12 +10,14 @@ mod http;
 mod http_log;
 mod http_scitags;
 mod key;
+mod mount;
 mod peers;
 
 pub(crate) use fleet::FleetAccess;
 pub(super) use http::HttpConfig;
 pub(super) use peers::PeersConfig;
 
+use super::mounting::MountConfig;
 use anyhow::{Result, anyhow, bail, ensure};
 use key::{Key, line};
 use skyhaul::core::balance::Prefix;
@@ -65,6 +67,7 @@ pub(super) struct ServeConfig {
     /// Who may send data to what VSI-S opens, and where they arrive.
     pub(super) arrivals: ArrivalOptions,
     pub(super) mark6: Option<VsiOptions>,
+    pub(super) mount: Option<MountConfig>,
     pub(super) http: Option<HttpConfig>,
     pub(super) peers: Option<PeersConfig>,
     pub(super) etransfer: Option<EtransferOptions>,
@@ -112,6 +115,7 @@ fn unconfigured() -> ServeConfig {
         vsi: None,
         arrivals: ArrivalOptions::default(),
         mark6: None,
+        mount: None,
         http: None,
         peers: None,
         etransfer: None,
@@ -149,6 +153,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
                 (config.vsi, config.arrivals) = (Some(vsi), arrivals);
             }
             "mark6" => config.mark6 = Some(entry.mark6()?),
+            "mount" => config.mount = Some(entry.mount()?),
             "adler32" => config.adler32 = entry.flag()?,
             "alarms" => setup.alarms = entry.alarms()?,
             "memory" => setup.config.memory_bytes = entry.parse::<Size>()?.bytes(),
@@ -163,7 +168,7 @@ fn parse(text: &str) -> Result<ServeConfig> {
             "disk" => entry.list(MAX_DISKS)?.iter().try_for_each(|disk| entry.at(disk).disk(setup))?,
             "input" => entry.list(MAX_INPUTS)?.iter().try_for_each(|input| entry.at(input).input(setup))?,
             _ => {
-                let hint = "the keys are adler32, alarms, destination, disk, input, listen, mark6, memory, quality, reports, reserve, schedule, token_file, vsi";
+                let hint = "the keys are adler32, alarms, destination, disk, input, listen, mark6, memory, mount, quality, reports, reserve, schedule, token_file, vsi";
                 return Err(entry.wrong(format_args!("unknown key{}", Hint(hint))));
             }
         }
@@ -180,6 +185,9 @@ fn parse(text: &str) -> Result<ServeConfig> {
     check(&mut config.setup)?;
     config.arrivals.disks.clone_from(&config.setup.disks);
     config.arrivals.reserve_bytes = config.setup.reserve_bytes;
+    if let Some(mount) = &mut config.mount {
+        mount.options.disks.clone_from(&config.setup.disks);
+    }
     if let Some(value) = table.get_ref().get("fleet") {
         config.fleet = Some(Key { text, key: "fleet", value }.fleet(&config.setup, config.http.is_some())?);
     }
