@@ -61,11 +61,7 @@ impl OnePort {
             line.rsplit(':').next().unwrap().parse().ok()
         });
         wait_for("copies to be served", || {
-            serving
-                .job
-                .stderr()
-                .contains("copies and measurements on the port of files; key SHA256:")
-                .then_some(())
+            serving.job.stderr().contains("copies and measurements on ").then_some(())
         });
         Self { serving, at, port }
     }

@@ -199,7 +199,7 @@ impl PeerLedger {
             self.unlogged_refusals.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        self.log_refusal(LoggedSession {
+        self.log_refusal(&LoggedSession {
             peer: Some(refusal.from),
             client,
             service: refusal.service,
@@ -214,11 +214,11 @@ impl PeerLedger {
     pub(super) fn close(&self) {
         let left_out = self.refusal_lines.take_left_out();
         if left_out > 0 {
-            self.log_refusal(refusals_left_out(left_out));
+            self.log_refusal(&refusals_left_out(left_out));
         }
     }
 
-    fn log_refusal(&self, line: LoggedSession<'_>) {
+    fn log_refusal(&self, line: &LoggedSession<'_>) {
         if let Some(lines) = self.lines.get() {
             lines.push(line.text());
         }
