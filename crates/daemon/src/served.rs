@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `roots` | directories, and uploads that have no name until they are whole |
 //! | `continued` | uploads by PUT that broke off and that their client continues |
+//! | `part` | parts of uploads that wait to be continued |
 //! | `resumable` | uploads of etransfer that a later connection continues |
 //! | `recordings` | closed recordings as files that do not change |
 //! | `space` | the space of file systems |
@@ -12,6 +13,7 @@
 
 pub(crate) mod continued;
 pub(crate) mod object;
+pub(crate) mod part;
 pub(crate) mod recordings;
 pub(crate) mod resumable;
 pub(crate) mod roots;

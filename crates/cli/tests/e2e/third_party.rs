@@ -650,7 +650,9 @@ fn a_peer_that_is_killed_leaves_nothing() {
         }
         let why = format!("failure: Remote I/O error: the {}", side.to_lowercase());
         assert!(rest.contains(&why), "{rest}");
-        assert!(files.uploads().is_empty() && other.uploads().is_empty(), "{side}");
+        assert!(files.uploads().is_empty(), "{side}");
+        // What arrived of a push has no name, and waits for the next push of the same bytes.
+        assert!(other.uploads().len() <= usize::from(side == "Destination"), "{side}");
         assert_eq!(std::fs::metadata(files.root.join("big")).unwrap().len(), 2 << 30, "{side}");
         assert_eq!(
             other.ask("HEAD /exp/big", &[], b"").expect(200).header("Content-Length"),

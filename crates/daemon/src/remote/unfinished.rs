@@ -52,7 +52,7 @@ pub(crate) struct Received {
 impl Received {
     /// The value of its header.
     pub(crate) fn text(&self) -> String {
-        let value = |algorithm| self.digests.get(algorithm).map(hex).unwrap_or_default();
+        let value = |algorithm| self.digests.get(algorithm).map_or_else(|| "-".to_owned(), hex);
         format!("{} {} {}", self.bytes, value(Algorithm::Adler32), value(Algorithm::Crc32c))
     }
 
@@ -68,7 +68,7 @@ impl Received {
         let mut digests = DigestSet::default();
         for algorithm in Algorithm::ALWAYS {
             match words.next()? {
-                "" if bytes == 0 => {}
+                "-" if bytes == 0 => {}
                 value => digests.set(algorithm, &unhex::<4>(value)?),
             }
         }
@@ -118,7 +118,9 @@ mod tests {
         for text in [
             "",
             "1",
-            "1  ",
+            "0",
+            "0  ",
+            "1 - -",
             "1 01020304",
             "1 01020304 0102030",
             "-1 01020304 01020304",

@@ -11,13 +11,13 @@
 //!
 //! Limits: what nobody continues for [`KEEP_UNFINISHED`] is removed when a server starts.
 
+use super::part::boot;
 use super::roots::{RESUMABLE, Root, ServedDirectory, Unfinished, Upload};
 use crate::remote::digests::DigestSet;
 use ring::digest::{SHA256, digest};
 use skyhaul::auth::hex;
 use skyhaul::io::disk::tree::{Kind, Status};
 use skyhaul::io::disk::{attribute, read_at_in_turn, remove_attribute, set_attribute};
-use skyhaul::io::file::failed;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,6 @@ const COPY_BYTES: usize = 1 << 20;
 const SYNCED: &str = "user.skyhaul.synced";
 /// In place of a boot, where a sync has failed.
 const FAILED: &str = "failed";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Root {
     /// Opens a directory whose uploads may be continued.
@@ -166,13 +165,6 @@ fn durable(file: &File, synced: u64, result: io::Result<()>) -> io::Result<()> {
         let _ = file.set_len(synced);
     }
     result
-}
-
-/// Which boot of this host it is.
-pub(super) fn boot() -> io::Result<String> {
-    let text =
-        std::fs::read_to_string(BOOT_ID).map_err(|error| failed("read", Path::new(BOOT_ID), &error))?;
-    Ok(text.trim().to_owned())
 }
 
 /// Where an upload to a path is until it is whole.

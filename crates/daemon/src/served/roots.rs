@@ -11,7 +11,7 @@
 //!
 //! Limits: a root is one file system. No symbolic link is followed or shown.
 
-use super::continued::{NOTE_BYTES, is_continued, note, remove_note, remove_old};
+use super::part::{NOTE_BYTES, is_continued, note, remove_note, remove_old};
 use crate::remote::digests::{Algorithm, DigestSet, Digester};
 use skyhaul::auth::{hex, random};
 use skyhaul::io::disk::tree::{Kind, Status};

@@ -106,7 +106,7 @@ fn what_is_not_the_beginning_of_the_file_is_sent_again() {
         assert!(!files.root.join("hole").exists() && files.uploads().is_empty(), "{}", reply.text());
     }
     let head = files.ask("HEAD /exp/hole", &[key], b"").expect(404);
-    assert!(head.header("Skyhaul-Received").unwrap().starts_with("0 "), "{}", head.head);
+    assert_eq!(head.header("Skyhaul-Received"), Some("0 - -"), "{}", head.head);
     assert!(files.ask("HEAD /exp/f", &[], b"").expect(200).header("Skyhaul-Received").is_none());
 }
 
@@ -140,7 +140,7 @@ fn a_push_continues_after_its_destination_was_killed() {
     restart(&mut b);
     let before = moved();
     let said = push(&b);
-    assert!(said.ends_with("success: Created\n"), "{said}");
+    assert!(said.contains("success: Created"), "{said}");
     let again = moved() - before;
     assert!(again < PUSHED - (8 << 20), "{again} of {PUSHED} bytes were sent again");
     assert!(std::fs::read(b.root.join("d/g")).unwrap() == std::fs::read(a.root.join("f")).unwrap());

@@ -248,10 +248,12 @@ fn an_upload_that_is_interrupted_has_no_name() {
     let data = bytes(20_000_017);
     std::fs::write(here.at("f"), &data).unwrap();
     let start = |files: &Files, how: &str| here.start(&format!("@/f http://{}/exp/f {how}", files.address));
+    let arrived = |files: &Files| {
+        files.uploads().iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum::<u64>()
+    };
     let arrives = |files: &Files| {
-        wait_for("bytes to arrive", || {
-            files.uploads().iter().any(|path| path.metadata().is_ok_and(|of| of.len() > 0)).then_some(())
-        });
+        let before = arrived(files);
+        wait_for("bytes to arrive", || (arrived(files) > before).then_some(()));
     };
     let job = start(&files, "--limit 20Mbps");
     arrives(&files);
