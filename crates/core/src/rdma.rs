@@ -44,7 +44,7 @@ mod timing;
 
 pub use config::RdmaConfig;
 pub use counts::RdmaCounts;
-pub use endpoint::{AddressProof, RdmaContext, RdmaEndpoint, StreamNeed};
+pub use endpoint::{AddressProof, RdmaContext, RdmaEndpoint, ShortWrite, StreamNeed};
 pub use event::{ClosedBy, MemorySlice, PlaceBytes, RdmaEvent, RemoteAddress, RemoteRead, RemoteWrite};
 pub use outbound::{RdmaTrailer, RdmaTransmit};
 pub use regions::RegionRights;

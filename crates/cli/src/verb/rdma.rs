@@ -10,7 +10,7 @@ use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::open_regular;
 use skyhaul::rdma::{
     ClientRead, DatagramReport, MessageKind, RdmaReadOptions, RdmaReadReport, RdmaServeReport, RdmaServer,
-    RdmaWriteOptions, RdmaWriteReport, ServeOptions, TakeSends, WriteSource, read, write,
+    RdmaWriteOptions, RdmaWriteReport, ServeOptions, ServeProgress, TakeSends, WriteSource, read, write,
 };
 use skyhaul::stop::StopFlag;
 use std::fmt::Write as _;
@@ -53,7 +53,8 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
     for region in &args.region {
         say!("serving {} at {}", print::bytes(region.bytes), server.address(Some(&region.name)));
     }
-    let report = server.run(&StopFlag::from(interrupt.flag()), &mut |now| {
+    let is_live = line.is_live();
+    let mut show = |now: &ServeProgress| {
         let [complete, incomplete, lost] = now.messages;
         let open = counted(now.open as u64, "connection");
         let text = format!(
@@ -62,7 +63,9 @@ fn serve(args: &RdmaServeArgs) -> Result<Outcome> {
             print::rate(now.bits_per_second)
         );
         line.show(&text);
-    })?;
+    };
+    let progress: Option<&mut dyn FnMut(&ServeProgress)> = if is_live { Some(&mut show) } else { None };
+    let report = server.run(&StopFlag::from(interrupt.flag()), progress)?;
     line.clear();
     if args.output.json {
         print_json(&report)?;

@@ -40,9 +40,11 @@ pub struct RdmaConfig {
     /// Whether to ask for a CRC-32C on every datagram (UC) or FPDU (TCP). A connection has it if either end asks for it. `None`: in streams
     /// only. Bare datagrams never have one.
     pub crc: Option<bool>,
-    /// Ask whether a silent peer is still there after this time; it is given up when three questions had no answer for this time
-    /// each. `None`: never.
+    /// Ask whether a silent peer is still there after this time; the end that was connected to waits [`question`](Self::question)
+    /// longer, so that in general one of the two asks. `None`: never.
     pub keep_alive: Option<Nanos>,
+    /// A question is repeated after this time without an answer; a peer that has not answered three is given up.
+    pub question: Nanos,
     /// A request of a connection is repeated first after this time, then after twice as long each time; a close, after this time
     /// each time.
     pub retry: Nanos,
@@ -54,7 +56,7 @@ pub struct RdmaConfig {
 
 impl Default for RdmaConfig {
     /// UC, 1472 bytes, 64 connections, window 64, 1 s, 1 GiB, 1024 runs, 256 Reads and 256 MiB of a peer at a time, 16 Reads of this side, 16 MiB a Read, 1024 operations, a CRC on TCP only,
-    /// no keep-alive, retry after 50 ms, 5 s for a handshake, 200 ms linger.
+    /// no keep-alive, a second for an answer to a question, retry after 50 ms, 5 s for a handshake, 200 ms linger.
     fn default() -> Self {
         Self {
             profile: RdmaProfile::Uc,
@@ -72,6 +74,7 @@ impl Default for RdmaConfig {
             datagrams: 1024,
             crc: None,
             keep_alive: None,
+            question: Nanos::SECOND,
             retry: Nanos(50_000_000),
             handshake_timeout: Nanos(5_000_000_000),
             // A close is repeated after each `retry`: three in a row must be lost before one finds nobody.

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 /// STags of one Read that answers may still use: those of one round, and of a probe before it.
 const MAX_SINKS: usize = 2 * MAX_ASKED;
-/// So many questions without an answer, one after each time of the keep-alive, and a peer is given up.
+/// So many questions without an answer, and a peer is given up.
 const QUESTIONS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +66,13 @@ pub(super) struct Connection {
     /// When the present state ends by itself.
     pub(super) deadline: Option<Nanos>,
     heard: Nanos,
+    /// When the peer was last sent something.
+    said: Nanos,
     /// When the peer was last asked whether it is there, and how often since it was heard.
     asked: Nanos,
     questions: u32,
+    /// Silence before the first question, if the peer is asked at all.
+    keep_alive: Option<Nanos>,
     /// Datagram and message that the peer would have sent next.
     pub(super) peer_next: Option<(u32, u32)>,
     /// Its request or reply has the depths of Reads (TCP).
@@ -115,8 +119,14 @@ impl Connection {
             repeat: None,
             deadline: None,
             heard: now,
+            said: now,
             asked: now,
             questions: 0,
+            keep_alive: config.keep_alive.map(|after| match state {
+                // The peer has connected, and asks before it would be asked: its question is enough.
+                State::Offered => after.plus(config.question),
+                _ => after,
+            }),
             peer_next: None,
             is_enhanced: false,
             is_held: false,
@@ -382,10 +392,21 @@ impl Connection {
         (self.heard, self.questions) = (now, 0);
     }
 
+    /// The peer is sent something.
+    pub(super) fn say(&mut self, now: Nanos) {
+        self.said = now;
+    }
+
+    /// Whether the peer, which is at work, has been sent nothing for so long that it is about to ask whether this end is there.
+    pub(super) fn owes_sign(&self, now: Nanos) -> bool {
+        self.state == State::Open
+            && self.keep_alive.is_some_and(|after| now.since(self.said).0 >= after.0 / 2)
+    }
+
     /// When to ask whether the peer is there, or to give it up.
     fn keep_alive(&self, config: &RdmaConfig) -> Option<Nanos> {
-        let after = config.keep_alive.filter(|_| matches!(self.state, State::Open | State::Accepted))?;
-        Some(self.heard.max(self.asked).plus(after))
+        let after = self.keep_alive.filter(|_| matches!(self.state, State::Open | State::Accepted))?;
+        Some(if self.questions == 0 { self.heard.plus(after) } else { self.asked.plus(config.question) })
     }
 
     /// When answers that are due are taken to be lost.

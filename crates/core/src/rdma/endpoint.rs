@@ -3,8 +3,10 @@
 mod arrive;
 mod leave;
 mod placed;
+mod short;
 mod stream;
 
+pub use short::ShortWrite;
 pub use stream::StreamNeed;
 
 use super::config::RdmaConfig;
@@ -192,7 +194,7 @@ impl RdmaEndpoint {
         connection.deadline = Some(deadline);
         connection.repeat = repeat;
         connection.is_enhanced = true;
-        self.say(id, UcKind::Request);
+        self.say(id, UcKind::Request, context.now);
         Ok(id)
     }
 
@@ -268,7 +270,7 @@ impl RdmaEndpoint {
             connection.open();
             self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
         }
-        self.say(id, UcKind::Accept);
+        self.say(id, UcKind::Accept, context.now);
         Ok(())
     }
 
@@ -282,7 +284,8 @@ impl RdmaEndpoint {
             return Err(RdmaRefusal::Unexpected);
         }
         connection.private.clear();
-        self.say(id, UcKind::Reject);
+        // It ends here: when it was last sent something is of no use.
+        self.say(id, UcKind::Reject, Nanos(0));
         self.remove(id);
         Ok(())
     }

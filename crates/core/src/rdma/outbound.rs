@@ -1,6 +1,6 @@
 //! Operations on their way out, cut into segments for the path.
 
-use super::event::MemorySlice;
+use super::event::{MemorySlice, RemoteAddress};
 use crate::wire::crc32c::{Crc32cAppend, crc32c_append};
 use crate::wire::rdma::RdmaProfile;
 use crate::wire::rdma::ddp::{DdpHeader, DdpTagged, DdpUntagged};
@@ -29,6 +29,8 @@ pub struct RdmaTransmit {
     pub is_control: bool,
 }
 
+/// Bytes before the payload of a Write (UC).
+pub(super) const SHORT_HEAD_BYTES: usize = UcShim::LEN + DdpTagged::LEN;
 /// Bytes behind the payload, at most: the pad of an FPDU and a CRC.
 const MAX_TRAILER: usize = 3 + CRC_BYTES;
 
@@ -191,18 +193,12 @@ impl Outbound {
         let mut head = Vec::with_capacity(64);
         if is_uc {
             let shim = UcShim {
-                version: shim::VERSION,
                 first: u16::from(offset == 0),
-                crc: u16::from(path.has_crc),
                 repeated: u16::from(outgoing.is_repeated),
                 immediate: u16::from(outgoing.bound.is_some()),
-                conn_id: path.conn_id,
-                psn: self.psn,
-                msn: self.msn,
                 offset: offset as u32,
-                ..UcShim::default()
+                ..self.shim(path)
             };
-            self.psn = self.psn.wrapping_add(1);
             head.extend(shim.write());
         }
         let ddp = ddp.write();
@@ -240,6 +236,25 @@ impl Outbound {
         Some((transmit, done))
     }
 
+    /// The shim of the next datagram, which is counted.
+    fn shim(&mut self, path: &Path) -> UcShim {
+        let (version, crc, conn_id) = (shim::VERSION, u16::from(path.has_crc), path.conn_id);
+        let shim = UcShim { version, crc, conn_id, psn: self.psn, msn: self.msn, ..UcShim::default() };
+        self.psn = self.psn.wrapping_add(1);
+        shim
+    }
+
+    /// The head of a Write that is one datagram and the next message (UC).
+    pub(super) fn short(&mut self, path: &Path, to: RemoteAddress) -> [u8; SHORT_HEAD_BYTES] {
+        let shim = UcShim { first: 1, ..self.shim(path) };
+        self.msn = self.msn.wrapping_add(1);
+        let mut head = [0; SHORT_HEAD_BYTES];
+        let (front, back) = head.split_at_mut(UcShim::LEN);
+        front.copy_from_slice(&shim.write());
+        back.copy_from_slice(&DdpTagged::of(RdmapOpcode::Write, true, to.stag, to.offset).write());
+        head
+    }
+
     /// The number of a message on its queue of DDP; of a tagged one, which has none, 1.
     fn take_number(&mut self, opcode: RdmapOpcode) -> u32 {
         let Some(number) = opcode.queue().and_then(|queue| self.queues.get_mut(queue as usize)) else {
@@ -260,7 +275,7 @@ impl Outbound {
 }
 
 /// Room for payload in a segment.
-fn room(path: &Path, is_tagged: bool) -> u64 {
+pub(super) fn room(path: &Path, is_tagged: bool) -> u64 {
     let ddp = if is_tagged { DdpTagged::LEN } else { DdpUntagged::LEN };
     let around = match path.profile {
         RdmaProfile::Bare => 0,

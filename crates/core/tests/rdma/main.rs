@@ -5,3 +5,4 @@ mod endpoint;
 mod golden;
 mod page;
 mod stream;
+mod waking;

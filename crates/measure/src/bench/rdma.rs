@@ -5,7 +5,7 @@
 //!   receivers  scatter  bare  ring  place  drop  write-stage  write-bpf        the same datagrams of one sender, single or in trains
 //!   wakes      write-stage  write-bpf, with and without solicited events      how often the receiver sleeps
 //!   loss       write-stage  read                                              each share of datagrams withheld on purpose, seeded
-//!   latency    udp  write-stage  write-bpf                                    64 bytes, until a polling reader sees them
+//!   latency    udp  place  write-stage  write-bpf                             64 bytes, until a polling reader sees them
 //!   lanes      stage  bpf                                                     the most lanes of LOFAR in real time without loss
 //!              └─ one thread sends ─▶ one thread receives, each on its own CPU
 //! ```
@@ -123,6 +123,7 @@ fn once(options: &RdmaBenchOptions, row: &RdmaBenchRow, round: u64) -> io::Resul
     let (crc, immediate) = (own.ends_with("-no-crc").then_some(false), own.ends_with("-solicited"));
     let mut ran = match (row.experiment.as_str(), own) {
         ("latency", "udp") => latency::socket(options),
+        ("latency", "place") => latency::place(options),
         ("latency", _) => latency::write(options, tier),
         ("receivers", name) => receivers::run(options, name),
         ("lanes", name) => lanes::run(options, name),

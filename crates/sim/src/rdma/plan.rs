@@ -135,6 +135,7 @@ pub(super) fn drawn(random: &mut Random) -> (Faults, RdmaConfig) {
         // Bits flip only where something finds it; else the checksum of UDP has dropped the datagram.
         crc: Some(corrupt > 0.0 || random.chance(0.3)),
         keep_alive: random.chance(0.5).then_some(Nanos(500_000_000)),
+        question: Nanos(500_000_000),
         ..RdmaConfig::default()
     };
     (faults, config)

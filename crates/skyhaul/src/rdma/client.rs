@@ -15,7 +15,7 @@ use super::report::{RdmaClientReport, RdmaReadReport};
 use super::write::{BytesPlan, MessageKind, Plan, Run, fits, may_write};
 use crate::report::VERSION;
 use crate::stop::StopFlag;
-use skyhaul_core::rdma::{ClosedBy, RdmaEvent, RegionRights};
+use skyhaul_core::rdma::{ClosedBy, RdmaEvent, RegionRights, RemoteAddress};
 use skyhaul_io::fault::Faults;
 use skyhaul_io::lock::lock;
 use std::io;
@@ -263,16 +263,55 @@ impl Connected {
         if self.tended.elapsed() >= RECENT {
             self.tend()?;
         }
+        self.is_there()
+    }
+
+    /// An error if the connection has ended.
+    fn is_there(&self) -> io::Result<()> {
         match self.ended {
             Some(by) => {
                 let text = format!("{}: the connection has ended: {}", self.options.to, by.name());
-                failed(io::ErrorKind::ConnectionReset, text)
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, text))
             }
             None => Ok(()),
         }
     }
 
+    /// One message of one datagram, sent in this call. `None`: it is to be posted, or must not be written.
+    fn write_short(
+        &mut self,
+        bytes: &[u8],
+        how: &ClientWrite,
+        stop: &StopFlag,
+    ) -> io::Result<Option<ClientWritten>> {
+        let (began, length) = (Instant::now(), bytes.len() as u64);
+        let is_plain = length <= how.message_bytes && !how.immediate && how.rate == 0;
+        let is_allowed =
+            self.region.rights.write && fits(length, how.offset, self.region.bytes).is_ok() && !stop.is_set();
+        let to = RemoteAddress { stag: self.region.stag, offset: how.offset };
+        if self.is_closed
+            || self.ended.is_some()
+            || !is_plain
+            || !is_allowed
+            || !self.driver.write_short(self.region.connection, to, bytes)
+        {
+            return Ok(None);
+        }
+        self.report.messages += 1;
+        self.report.bytes += length;
+        let (number, seconds) = (self.report.messages, began.elapsed().as_secs_f64());
+        // Behind the Write, which it would delay: it has gone, and an end that is seen now is one of before.
+        if self.tended.elapsed() >= RECENT {
+            self.tend()?;
+            self.is_there()?;
+        }
+        Ok(Some(ClientWritten { messages: number..number + 1, bytes: length, seconds, slipped_seconds: 0.0 }))
+    }
+
     fn write(&mut self, bytes: SourceBytes, how: &ClientWrite, stop: &StopFlag) -> io::Result<ClientWritten> {
+        if let Some(written) = self.write_short((*bytes).as_ref(), how, stop)? {
+            return Ok(written);
+        }
         self.check()?;
         may_write(&self.options.to, &self.region)?;
         let length = (*bytes).as_ref().len() as u64;
@@ -362,5 +401,91 @@ impl Connected {
             datagrams: self.driver.ledger()?,
             ..self.report.clone()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdma::{RdmaService, ServeOptions};
+
+    const BYTES: u64 = 64;
+
+    fn both(crc: Option<bool>) -> (RdmaService, RdmaClient) {
+        let listen = "rdma+udp://127.0.0.1:0".parse().unwrap();
+        let serve =
+            ServeOptions { crc, ..ServeOptions::new(listen, vec!["a:4KiB:read,write".parse().unwrap()]) };
+        let service = RdmaService::start(serve, 256).unwrap();
+        let options = RdmaClientOptions {
+            to: service.address("a"),
+            arriving: None,
+            leaving: None,
+            datagram_bytes: None,
+            crc,
+        };
+        let client = RdmaClient::connect(options, &StopFlag::default()).unwrap();
+        (service, client)
+    }
+
+    /// Memory numbers that the client's driver has given to Writes.
+    fn memories(client: &RdmaClient) -> usize {
+        lock(&client.connected).driver.memories()
+    }
+
+    /// Short Writes take one system call each and no memory; what is not short, or must carry more, is posted. All arrive, in order.
+    #[test]
+    fn a_short_write_is_one_system_call_and_has_no_memory() {
+        let (service, client) = both(None);
+        let stop = StopFlag::default();
+        let how = ClientWrite { offset: 0, message_bytes: BYTES, immediate: false, rate: 0 };
+        let calls = || lock(&client.connected).driver.calls();
+        let before = calls();
+        for n in 0..32u64 {
+            let how = ClientWrite { offset: n * BYTES, ..how };
+            let written = client.write(Arc::new([n as u8 + 1; BYTES as usize]), &how, &stop).unwrap();
+            assert_eq!((written.messages, written.bytes), (n + 1..n + 2, BYTES));
+        }
+        // Between them the peer may have been answered, if the host was busy.
+        assert_eq!((calls() - before, memories(&client)), (32, 0));
+        for (bytes, how) in [
+            (BYTES + 1, how),
+            (BYTES, ClientWrite { immediate: true, ..how }),
+            (BYTES, ClientWrite { rate: 1 << 40, ..how }),
+        ] {
+            let how = ClientWrite { offset: 2048, ..how };
+            let written = client.write(Arc::new(vec![99; bytes as usize]), &how, &stop).unwrap();
+            assert_eq!(written.bytes, bytes);
+            assert_eq!(memories(&client), 1, "posted: its memory has a number");
+        }
+        let told = client.close().unwrap();
+        assert_eq!((told.messages, told.bytes), (36, 35 * BYTES + 1));
+        let served = service.stop().unwrap();
+        assert_eq!((served.complete, served.incomplete, served.lost), (36, 0, 0), "{served:?}");
+        let mut got = vec![0; 2048];
+        service.regions()[0].1.copy(0, &mut got);
+        assert!(got.chunks(BYTES as usize).zip(1..).all(|(part, n)| part.iter().all(|byte| *byte == n)));
+    }
+
+    /// What must not be written is refused as ever, and a CRC is not left out.
+    #[test]
+    fn a_short_write_is_checked_as_any_other() {
+        let (service, client) = both(Some(true));
+        let stop = StopFlag::default();
+        let how = ClientWrite { offset: 0, message_bytes: BYTES, immediate: false, rate: 0 };
+        client.write(Arc::new([1; BYTES as usize]), &how, &stop).unwrap();
+        assert_eq!(memories(&client), 1, "posted, for its CRC");
+        for (how, kind) in [
+            (ClientWrite { offset: 4096 - BYTES + 1, ..how }, io::ErrorKind::InvalidInput),
+            (ClientWrite { offset: u64::MAX, ..how }, io::ErrorKind::InvalidInput),
+        ] {
+            let error = client.write(Arc::new([1; BYTES as usize]), &how, &stop).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        let empty: [u8; 0] = [];
+        assert_eq!(client.write(Arc::new(empty), &how, &stop).unwrap().bytes, 0);
+        client.close().unwrap();
+        let error = client.write(Arc::new([1; BYTES as usize]), &how, &stop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected, "{error}");
+        assert_eq!(service.stop().unwrap().complete, 1);
     }
 }

@@ -39,8 +39,9 @@ use std::time::{Duration, Instant};
 
 /// Datagrams handed to the kernel at a time.
 const BATCH: usize = 64;
-/// A silent peer is asked after this time, and given up after four times that.
-const KEEP_ALIVE: Nanos = Nanos::SECOND;
+/// A silent peer is asked after this time. Each question wakes it, which may sleep while its kernel places: it is asked seldom, and as
+/// often as the endpoint repeats a question only if it does not answer.
+const KEEP_ALIVE: Nanos = Nanos(5_000_000_000);
 
 /// Proves addresses by the cookies of the house.
 struct Proof(Cookies);
@@ -154,6 +155,18 @@ impl Driver {
             None => self.memories.push(memory),
         }
         number as u32
+    }
+
+    /// Memory numbers that were given so far, and are used again.
+    #[cfg(test)]
+    pub(super) fn memories(&self) -> usize {
+        self.memories.len()
+    }
+
+    /// System calls that handed datagrams to the kernel.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        self.link.calls()
     }
 
     /// Let go of memory that no operation uses any more.

@@ -33,8 +33,10 @@ use std::time::{Duration, Instant};
 const CLOSING: Nanos = Nanos::SECOND;
 /// Longest wait of a turn.
 const TURN: Duration = Duration::from_millis(20);
-/// The same where the kernel places, or nothing comes.
+/// The same where the kernel places, or nothing comes, if somebody looks at what is there meanwhile.
 const LONG_TURN: Duration = Duration::from_secs(1);
+/// The same if nobody does: what comes, and what is due, ends the wait. A signal that came just before it is seen after it.
+const LONGEST_TURN: Duration = Duration::from_secs(10);
 /// Datagrams of a peer that are told apart: many may have been placed before an older one that went up is read.
 const DATAGRAMS: usize = 1 << 20;
 /// Buffers of a connection that are posted at a time, and operations, at most.
@@ -299,7 +301,7 @@ impl RdmaServer {
     pub fn run(
         &mut self,
         stop: &StopFlag,
-        progress: &mut dyn FnMut(&ServeProgress),
+        progress: Option<&mut dyn FnMut(&ServeProgress)>,
     ) -> io::Result<RdmaServeReport> {
         self.run_with(stop, progress, &mut |_| {})
     }
@@ -308,7 +310,7 @@ impl RdmaServer {
     pub(super) fn run_with(
         &mut self,
         stop: &StopFlag,
-        progress: &mut dyn FnMut(&ServeProgress),
+        mut progress: Option<&mut dyn FnMut(&ServeProgress)>,
         each: &mut dyn FnMut(&mut RdmaServer),
     ) -> io::Result<RdmaServeReport> {
         let (began, cpu, before) = (Instant::now(), thread::cpu_time(), thread::own_usage());
@@ -320,13 +322,14 @@ impl RdmaServer {
             if stop.is_set() || is_last || left == Some(Duration::ZERO) {
                 break;
             }
-            let may_sleep = self.driver.may_sleep() && self.applicants.is_empty();
-            let turn = if may_sleep { LONG_TURN } else { TURN };
+            let turn = self.longest_wait(progress.as_ref().map(|_| shown.0.elapsed()));
             self.turn(left.map_or(turn, |left| left.min(turn)))?;
             self.report.seconds = began.elapsed().as_secs_f64();
             self.report.cpu_seconds = (thread::cpu_time() - cpu).as_secs_f64();
             each(self);
-            if shown.0.elapsed() >= PROGRESS_INTERVAL {
+            if let Some(progress) = progress.as_mut()
+                && shown.0.elapsed() >= PROGRESS_INTERVAL
+            {
                 let bytes = self.driver.endpoint.counts().placed_bytes;
                 let bits = (bytes - shown.1) as f64 * 8.0 / shown.0.elapsed().as_secs_f64();
                 shown = (Instant::now(), bytes);
@@ -341,6 +344,17 @@ impl RdmaServer {
         self.report.voluntary_switches = now.voluntary_switches - before.voluntary_switches;
         self.report.involuntary_switches = now.involuntary_switches - before.involuntary_switches;
         self.finish()
+    }
+
+    /// How long a turn may wait if nothing comes and no timer is due; `shown`: the time since progress was shown, if it is.
+    pub(super) fn longest_wait(&self, shown: Option<Duration>) -> Duration {
+        if !self.driver.may_sleep() || !self.applicants.is_empty() {
+            return TURN;
+        }
+        // Frames that do not become whole, and idle streams, have times of their own.
+        let has_reader = self.messages.is_some() || self.options.verify || self.driver.is_stream();
+        let most = if has_reader { LONG_TURN } else { LONGEST_TURN };
+        shown.map_or(most, |shown| most.min(PROGRESS_INTERVAL.saturating_sub(shown)))
     }
 
     /// Whether nobody is connected.

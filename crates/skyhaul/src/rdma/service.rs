@@ -86,7 +86,7 @@ impl RdmaService {
                         let _ = asked.send(server.finish());
                     }
                 };
-                let ended = server.run_with(&stop, &mut |_| {}, &mut each);
+                let ended = server.run_with(&stop, None, &mut each);
                 pass(&mut server.list_messages());
                 // The socket and the memory go first: who learns of the end may bind the same address.
                 drop(server);

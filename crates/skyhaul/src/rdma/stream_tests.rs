@@ -28,7 +28,7 @@ fn options(connections: u64) -> ServeOptions {
 fn serve(options: ServeOptions) -> (RdmaAddress, JoinHandle<RdmaServeReport>) {
     let mut server = RdmaServer::open(options).unwrap();
     let address = server.address(Some("vis"));
-    (address, std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap()))
+    (address, std::thread::spawn(move || server.run(&StopFlag::default(), None).unwrap()))
 }
 
 fn to(address: &RdmaAddress) -> RdmaWriteOptions {

@@ -36,7 +36,7 @@ fn serve(options: ServeOptions, region: &str) -> (RdmaAddress, StopFlag, JoinHan
     let stop = StopFlag::default();
     let run = {
         let stop = stop.clone();
-        std::thread::spawn(move || server.run(&stop, &mut |_| {}).unwrap())
+        std::thread::spawn(move || server.run(&stop, None).unwrap())
     };
     (address, stop, run)
 }
@@ -262,7 +262,7 @@ fn what_a_read_lacks_is_asked_for_again() {
     pattern::fill(9, 0, &mut content);
     server.place("a", 0, &content);
     let address: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
-    let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
+    let run = std::thread::spawn(move || server.run(&StopFlag::default(), None).unwrap());
     let mut got = Vec::new();
     let mut take = |at: u64, piece: &[u8]| {
         assert_eq!(at, got.len() as u64, "in order");
@@ -421,7 +421,7 @@ fn many_reads_are_under_way_at_a_time() {
     let mut server = RdmaServer::open(ServeOptions { verify: false, ..options(&["a:1MiB:read"]) }).unwrap();
     server.place("a", 0, &content);
     let address: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
-    let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
+    let run = std::thread::spawn(move || server.run(&StopFlag::default(), None).unwrap());
     let mut got = Vec::new();
     let mut take = |at: u64, piece: &[u8]| {
         assert_eq!(at, got.len() as u64, "in order");
@@ -467,7 +467,7 @@ fn an_idle_server_sleeps() {
         };
         std::thread::spawn(move || {
             let mut server = RdmaServer::open(options).unwrap();
-            server.run(&StopFlag::default(), &mut |_| {}).unwrap().voluntary_switches
+            server.run(&StopFlag::default(), None).unwrap().voluntary_switches
         })
     };
     let runs = [
@@ -477,4 +477,28 @@ fn an_idle_server_sleeps() {
     ];
     let switches = runs.map(|run| run.join().unwrap());
     assert!(switches.iter().all(|count| *count <= 10), "{switches:?}");
+}
+
+/// A server that sleeps is ended by what comes or is due. A time of its own it has only if somebody looks at what is there meanwhile.
+#[test]
+fn a_sleeping_server_has_no_clock_that_nobody_looks_at() {
+    let server = |listen: &str, verify| {
+        let listen = listen.parse().unwrap();
+        let regions = vec!["a:4KiB:read,write".parse().unwrap()];
+        RdmaServer::open(ServeOptions { verify, ..ServeOptions::new(listen, regions) }).unwrap()
+    };
+    let (udp, tcp, second) = ("rdma+udp://127.0.0.1:0", "rdma+tcp://127.0.0.1:0", Duration::from_secs(1));
+    let mut plain = server(udp, false);
+    assert_eq!(plain.longest_wait(None), Duration::from_millis(20), "it has just begun");
+    plain.turn(Duration::ZERO).unwrap();
+    assert_eq!(plain.longest_wait(None), Duration::from_secs(10));
+    let ms = Duration::from_millis;
+    assert_eq!([0, 300, 1200].map(|shown| plain.longest_wait(Some(ms(shown)))), [second, ms(700), ms(0)]);
+    plain.list_messages();
+    assert_eq!(plain.longest_wait(None), second, "a program takes its messages");
+    for (listen, verify) in [(udp, true), (tcp, false)] {
+        let mut server = server(listen, verify);
+        server.turn(Duration::ZERO).unwrap();
+        assert_eq!(server.longest_wait(None), second, "{listen}, verify {verify}");
+    }
 }

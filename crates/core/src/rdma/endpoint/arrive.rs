@@ -228,34 +228,34 @@ impl RdmaEndpoint {
             (UcKind::Challenge, State::Asking) => {
                 connection.note_challenge(control.cookie(), wait, now);
                 connection.repeat = Some((now.plus(wait), Nanos(wait.0 * 2)));
-                self.say(id, UcKind::Request);
+                self.say(id, UcKind::Request, context.now);
             }
             (UcKind::Accept, State::Asking) => {
                 connection.learn(&control);
                 connection.open();
                 let private = private.to_vec();
                 self.events.push_back(RdmaEvent::Connected { connection: id, private });
-                self.say(id, UcKind::Ready);
+                self.say(id, UcKind::Ready, context.now);
             }
-            (UcKind::Accept, State::Open) => self.say(id, UcKind::Ready),
+            (UcKind::Accept, State::Open) => self.say(id, UcKind::Ready, context.now),
             (UcKind::Reject, State::Asking) => self.end(id, ClosedBy::Rejected, now),
             (UcKind::Ready, State::Accepted) => {
                 connection.open();
                 self.events.push_back(RdmaEvent::Connected { connection: id, private: Vec::new() });
             }
             (UcKind::Ready, State::Open) | (UcKind::Pong, _) => {}
-            (UcKind::Ping, _) if connection.is_receiving() => self.say(id, UcKind::Pong),
+            (UcKind::Ping, _) if connection.is_receiving() => self.say(id, UcKind::Pong, context.now),
             (UcKind::Close, State::Draining) => {
                 // The answer was lost, and so may this one be.
                 connection.deadline = Some(now.plus(linger));
-                self.say(id, UcKind::Closed);
+                self.say(id, UcKind::Closed, context.now);
             }
             (UcKind::Close, _) if connection.is_receiving() => {
                 connection.peer_next = Some((control.next_psn, control.next_msn));
                 (connection.state, connection.repeat) = (State::Draining, None);
                 connection.deadline = Some(now.plus(linger));
                 connection.outbound.clear();
-                self.say(id, UcKind::Closed);
+                self.say(id, UcKind::Closed, context.now);
             }
             (UcKind::Closed, State::Closing) => self.end(id, ClosedBy::Here, now),
             _ => return Err(RdmaRefusal::Unexpected),
@@ -301,7 +301,7 @@ impl RdmaEndpoint {
         if let Some(&id) = self.requests.get(&(from, nonce)) {
             let state = self.connection(id)?.state;
             match state {
-                State::Accepted | State::Open => self.say(id, UcKind::Accept),
+                State::Accepted | State::Open => self.say(id, UcKind::Accept, context.now),
                 // Its program has not answered yet.
                 State::Offered => {}
                 _ => return Err(RdmaRefusal::Unexpected),

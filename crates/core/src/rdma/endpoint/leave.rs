@@ -14,11 +14,12 @@ impl RdmaEndpoint {
         self.queue_control((to, 0, conn_id), control, &[]);
     }
 
-    pub(super) fn say(&mut self, id: u32, kind: UcKind) {
+    pub(super) fn say(&mut self, id: u32, kind: UcKind, now: Nanos) {
         if self.config.profile == RdmaProfile::Tcp {
             return self.say_in_stream(id, kind);
         }
-        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.say(now);
         let control = connection.control(kind, &self.config);
         let has_private = matches!(kind, UcKind::Request | UcKind::Accept);
         let private = if has_private { connection.private.clone() } else { Vec::new() };
@@ -71,6 +72,7 @@ impl RdmaEndpoint {
         if connection.outbound.len() == 0 {
             connection.timing.handed_out(context.now);
         }
+        connection.say(context.now);
         self.turn = id;
         self.counts.sent += 1;
         if let Some(operation) = done {
@@ -98,7 +100,7 @@ impl RdmaEndpoint {
                 RdmaProfile::Tcp => {}
             }
         }
-        ready.into_iter().for_each(|id| self.say(id, UcKind::Close));
+        ready.into_iter().for_each(|id| self.say(id, UcKind::Close, now));
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before.
@@ -118,7 +120,7 @@ impl RdmaEndpoint {
             inbound.handle_timeout(&mut shared);
             for due in connection.due(&self.config, now) {
                 match due {
-                    Due::Say(kind) => self.say(id, kind),
+                    Due::Say(kind) => self.say(id, kind, now),
                     Due::Ask(read) => {
                         if let Some(connection) = self.connections.get_mut(&id)
                             && let Err(why) = connection.ask(read, &mut self.regions, context.random, now)

@@ -7,6 +7,7 @@ use crate::rdma::event::{PlaceBytes, RdmaEvent, RemoteAddress};
 use crate::rdma::inbound::WriteRun;
 use crate::wire::rdma::RdmaRefusal;
 use crate::wire::rdma::rules::PlacedWrite;
+use crate::wire::rdma::shim::UcKind;
 use core::ops::Range;
 
 /// The number nearest to `next` with these lowest bits.
@@ -111,6 +112,10 @@ impl RdmaEndpoint {
         connection.hear(context.now);
         if let Some(psn) = psn {
             connection.meter.arrived_run(psn, run.datagrams);
+        }
+        // The program that placed answers nothing. Said now, as this end is awake, the peer need not ask, which would wake it.
+        if connection.owes_sign(context.now) {
+            self.say(id, UcKind::Pong, context.now);
         }
         self.counts.datagrams += run.datagrams;
         self.counts.placed += run.datagrams;

@@ -55,11 +55,10 @@ pub enum DdpHeader {
     Untagged(DdpUntagged),
 }
 
-impl DdpHeader {
-    /// A tagged header.
-    #[must_use]
-    pub fn tagged(opcode: RdmapOpcode, is_last: bool, stag: u32, tagged_offset: u64) -> DdpHeader {
-        DdpHeader::Tagged(DdpTagged {
+impl DdpTagged {
+    /// That of a segment with this operation and place.
+    pub(crate) fn of(opcode: RdmapOpcode, is_last: bool, stag: u32, tagged_offset: u64) -> DdpTagged {
+        DdpTagged {
             tagged: 1,
             last: u8::from(is_last),
             version: VERSION,
@@ -68,7 +67,15 @@ impl DdpHeader {
             stag,
             tagged_offset,
             ..DdpTagged::default()
-        })
+        }
+    }
+}
+
+impl DdpHeader {
+    /// A tagged header.
+    #[must_use]
+    pub fn tagged(opcode: RdmapOpcode, is_last: bool, stag: u32, tagged_offset: u64) -> DdpHeader {
+        DdpHeader::Tagged(DdpTagged::of(opcode, is_last, stag, tagged_offset))
     }
 
     /// An untagged header, on the queue of its operation.

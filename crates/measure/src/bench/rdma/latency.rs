@@ -6,8 +6,11 @@
 use super::options::{End, LATENCY_MESSAGE_BYTES, RdmaBenchOptions};
 use super::remote::{placed_by, region, serving, unplaced};
 use super::report::{Ran, RdmaBenchRun, WriteLatency, metered};
+use super::writer::HEAD_BYTES;
 use skyhaul::rdma::{ClientWrite, PlacementTier, RdmaClient, RdmaClientOptions, RdmaService};
-use skyhaul_io::address::Transport;
+use skyhaul_core::placement::rule::BarePlacement;
+use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::baseline::BarePlacer;
 use skyhaul_io::memory::remote::RemoteMemory;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -23,6 +26,9 @@ const GIVE_UP: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between one message that was seen and the next: the receiving end has gone to sleep, if it does.
 const GAP: Duration = Duration::from_micros(100);
+
+/// The memory.
+const PAGE: u64 = 4096;
 
 type Message = [u8; MESSAGE_BYTES];
 
@@ -131,17 +137,45 @@ fn exchange(
     Ok(Ran { run: run.settle(epoch.elapsed().as_secs_f64(), &sender, &reader)?, how })
 }
 
-/// A UDP socket that is read without waiting.
-pub(super) fn socket(options: &RdmaBenchOptions) -> io::Result<Ran> {
-    let to = options.inside(End::Receiver, || UdpSocket::bind(SocketAddr::new(options.address, 0)))?;
-    let peer = to.local_addr()?;
-    let from = options.inside(End::Sender, || {
+/// A socket that sends to this address.
+fn sender(options: &RdmaBenchOptions, peer: SocketAddr) -> io::Result<UdpSocket> {
+    options.inside(End::Sender, || {
         let any: IpAddr =
             if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let from = UdpSocket::bind(SocketAddr::new(any, 0))?;
         from.connect(peer)?;
         Ok(from)
-    })?;
+    })
+}
+
+/// A program that places without a check: the least time of a Write that the kernel places.
+pub(super) fn place(options: &RdmaBenchOptions) -> io::Result<Ran> {
+    let layout = BarePlacement {
+        datagram_bytes: (HEAD_BYTES + MESSAGE_BYTES) as u16,
+        head_bytes: HEAD_BYTES as u16,
+        offset_at: (HEAD_BYTES - 8) as u16,
+        train: 1,
+        memory: PAGE,
+    };
+    let at = Endpoint::udp(SocketAddr::new(options.address, 0));
+    let placer = options.inside(End::Receiver, || BarePlacer::open(&at, &layout, false))?;
+    let from = sender(options, placer.local())?;
+    let send = |bytes: &Message| {
+        let mut datagram = [0; HEAD_BYTES + MESSAGE_BYTES];
+        datagram[HEAD_BYTES..].copy_from_slice(bytes);
+        from.send(&datagram).map(|_| ())
+    };
+    let look = || Ok(time_of(std::array::from_fn(|at| placer.memory().get(at))));
+    let how = "a program in the kernel that places without a check, and memory looked at without waiting";
+    let mut ran = exchange(options, send, look, how.into())?;
+    ran.run.placed_by_kernel = placer.count();
+    Ok(ran)
+}
+
+/// A UDP socket that is read without waiting.
+pub(super) fn socket(options: &RdmaBenchOptions) -> io::Result<Ran> {
+    let to = options.inside(End::Receiver, || UdpSocket::bind(SocketAddr::new(options.address, 0)))?;
+    let from = sender(options, to.local_addr()?)?;
     to.connect(from.local_addr()?)?;
     to.set_nonblocking(true)?;
     let look = || {
@@ -171,7 +205,6 @@ fn words(bytes: &Message) -> [u64; WORDS] {
 
 /// A Write into memory that is looked at without waiting.
 pub(super) fn write(options: &RdmaBenchOptions, tier: PlacementTier) -> io::Result<Ran> {
-    const PAGE: u64 = 4096;
     let serve = serving(options, PAGE, tier, Transport::Udp, None)?;
     let start = || RdmaService::start(serve, 16).map_err(|error| unplaced(tier, error));
     let service = options.inside(End::Receiver, start)?;

@@ -311,7 +311,7 @@ fn server(
     let word = move |at: usize| memory.words().get(at).map_or(0, |word| word.load(Ordering::Acquire));
     let _ = ready.send((server.local(), Look::Memory(Box::new(word))));
     drop(ready);
-    let (told, used): (RdmaServeReport, Usage) = metered(|| server.run(end, &mut |_| {}))?;
+    let (told, used): (RdmaServeReport, Usage) = metered(|| server.run(end, None))?;
     placed_by(tier, &told)?;
     let at = &told.datagrams;
     let received = Received {

@@ -97,7 +97,7 @@ fn between<T: Send>(
             // The other end waits for it.
             let _ = ready.send(server.local());
             drop(ready);
-            metered(|| server.run(&end, &mut |_| {}))
+            metered(|| server.run(&end, None))
         });
         let done = listens.recv().map(|at| {
             let peer = scope.spawn(move || {

@@ -24,7 +24,7 @@ pub(super) fn candidates(experiment: &str) -> (&'static [&'static str], &'static
         ),
         "wakes" => (&["write-stage", "write-stage-solicited", "write-bpf", "write-bpf-solicited"], &[]),
         "loss" => (&["write-stage", "read"], &[]),
-        "latency" => (&["udp", "write-stage", "write-bpf"], &["udp"]),
+        "latency" => (&["udp", "place", "write-stage", "write-bpf"], &["udp", "place"]),
         _ => (&["stage", "bpf"], &["stage"]),
     }
 }

@@ -44,13 +44,13 @@ fn run(sent: u64, placed: u64, lost: u64, refused: u64) -> RdmaBenchRun {
 #[test]
 fn every_combination_is_a_row_and_what_cannot_be_measured_is_an_error() {
     let rows = options().rows().unwrap();
-    assert_eq!(rows.len(), 2 * 8 + 7 + 4 + 2 + 3);
+    assert_eq!(rows.len(), 2 * 8 + 7 + 4 + 2 + 4);
     assert!(rows.iter().all(|row| row.skipped.is_none()));
     let mut measured = rows.clone();
     let groups: Vec<usize> =
         measured.chunk_by_mut(RdmaBenchRow::takes_turns_with).map(|own| own.len()).collect();
-    assert_eq!(groups, [8, 8, 7, 4, 2, 3]);
-    assert_eq!(options().estimate().unwrap(), (Duration::from_secs(2) + OVERHEAD) * (32 * 3));
+    assert_eq!(groups, [8, 8, 7, 4, 2, 4]);
+    assert_eq!(options().estimate().unwrap(), (Duration::from_secs(2) + OVERHEAD) * (33 * 3));
     for (change, said) in [
         (RdmaBenchOptions { only: vec!["moon".into()], ..options() }, "choose from messages receivers"),
         (RdmaBenchOptions { candidates: vec!["ucp".into()], ..options() }, "choose from bare bpf drop"),
@@ -75,7 +75,7 @@ fn every_combination_is_a_row_and_what_cannot_be_measured_is_an_error() {
     assert!(one.rows().unwrap().iter().all(|row| row.experiment == "latency" && row.message_bytes == 64));
     let chosen = RdmaBenchOptions { candidates: vec!["place".into(), "tcp".into()], ..options() };
     let names: Vec<String> = chosen.rows().unwrap().into_iter().map(|row| row.candidate).collect();
-    assert_eq!(names, ["tcp", "tcp", "place"]);
+    assert_eq!(names, ["tcp", "tcp", "place", "place"]);
     let lanes = RdmaBenchOptions { only: vec!["lanes".into()], ..options() };
     assert_eq!(lanes.rows().unwrap().len(), 2);
 }

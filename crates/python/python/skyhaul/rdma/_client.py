@@ -111,7 +111,7 @@ class RemoteRegion:
         | `rate` | bits per second of datagrams; 0 is as fast as possible |
 
         ValueError if it does not fit, PermissionError if the region may not be written, ConnectionResetError if the connection has ended,
-        as it does when the peer is silent for four seconds.
+        as it does when the peer is silent for eight seconds.
         """
         return self._write(data, offset, message, immediate, rate, None)
 

@@ -79,7 +79,7 @@ mod tests {
         let mut server = RdmaServer::open(ServeOptions { connections: Some(1), ..options }).unwrap();
         server.place("a", 0, &[7; 4096]);
         let to: RdmaAddress = format!("rdma+udp://{}/a", server.local()).parse().unwrap();
-        let run = std::thread::spawn(move || server.run(&StopFlag::default(), &mut |_| {}).unwrap());
+        let run = std::thread::spawn(move || server.run(&StopFlag::default(), None).unwrap());
         let attempt = Attempt::new(&StopFlag::default(), HANDSHAKE);
         let mut driver = Driver::open(&DriverOptions::of_client(&to, None, None, &attempt).unwrap()).unwrap();
         driver.turn_limit = limit;

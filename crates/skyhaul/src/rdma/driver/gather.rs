@@ -4,7 +4,7 @@ use super::Driver;
 use super::link::Link;
 use crate::rdma::memory::{Memory, PATTERNS, pattern_object};
 use skyhaul_core::pattern;
-use skyhaul_core::rdma::{MemorySlice, RdmaTrailer, RdmaTransmit};
+use skyhaul_core::rdma::{MemorySlice, RdmaTrailer, RdmaTransmit, RemoteAddress};
 use skyhaul_io::fault::Damage;
 use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::udp::forward::Forwarded;
@@ -78,6 +78,25 @@ impl Driver {
                 Forwarded::default()
             }
         }
+    }
+
+    /// Sends a Write that fits one datagram, in this call: one system call, no copy, no memory. `false`: it is to be posted.
+    pub(in crate::rdma) fn write_short(&mut self, connection: u32, to: RemoteAddress, bytes: &[u8]) -> bool {
+        let now = self.now();
+        // Injected faults take segments from the queue.
+        let Link::Udp(outlet) = &mut self.link else { return false };
+        if self.line.is_some() || !self.ready.is_empty() {
+            return false;
+        }
+        let Some(short) = self.endpoint.write_short(connection, to, bytes.len() as u64, now) else {
+            return false;
+        };
+        let slices = [IoSlice::new(&short.head), IoSlice::new(bytes)];
+        let whole = [Extent { first: 0, bytes: short.head.len() + bytes.len() }];
+        let sent = outlet.forward(short.to, Gathered::new(&slices, &whole));
+        self.segments += 1;
+        self.sent_segments.add(&sent);
+        true
     }
 
     /// Where the bytes of a slice are; those that may change are copied.

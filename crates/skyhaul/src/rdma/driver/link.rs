@@ -130,6 +130,15 @@ impl Link {
         }
     }
 
+    /// System calls that handed datagrams to the kernel.
+    #[cfg(test)]
+    pub(super) fn calls(&self) -> u64 {
+        match self {
+            Link::Udp(datagrams) => datagrams.outlet.calls().0,
+            Link::Tcp(_) => 0,
+        }
+    }
+
     /// Arrivals that the kernel dropped, and what was withheld on purpose.
     pub(super) fn withheld(&self) -> (u64, Injected) {
         match self {
