@@ -6,6 +6,7 @@
 //! ```text
 //!   packet ──read──▶ Head ──placement──▶ Placement           where its payload belongs
 //!                      ├── following ──▶ recogniser          of packets that continue where it ends: looked up once
+//!                      ├── continues ──▶ Head                of one that does, with another head: the same
 //!                      └── keep ───────▶ Kept                what its object keeps of it: item pointers, or nothing
 //! ```
 
@@ -53,6 +54,14 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// Recogniser of the packets that continue the object of `packet`, whose head this is: called with `n` and the `n`th
     /// packet after it, of the same length. That is cheaper than parsing each. `None`: no packet can continue it.
     fn following<'a>(head: &Self::Head<'a>, packet: &'a [u8]) -> Option<impl Fn(u64, &[u8]) -> bool>;
+
+    /// The head of `packet`, if its payload continues that of `first`'s object at `end`, and the object keeps nothing of it: such a
+    /// packet needs no look-up of its own, although its head differs from the one before. A datagram that is refused for its head
+    /// alone has none.
+    #[inline]
+    fn continues<'a>(_first: &Self::Head<'_>, _end: u64, _packet: &'a [u8]) -> Option<Self::Head<'a>> {
+        None
+    }
 
     /// Whether a packet describes or controls the stream, so that its counter may be out of sequence.
     fn is_control(_head: &Self::Head<'_>) -> bool {

@@ -6,6 +6,7 @@ use super::Sink;
 use super::admission::{Places, share};
 use super::filter::{Allow, Early, Gate};
 use super::info::{Past, Tally};
+use super::keyed::PollTrains;
 use super::placing::{Around, Placed};
 use super::strangers::{LEAST, Strangers};
 use super::tables::{EngineObjects, Tables};
@@ -18,6 +19,7 @@ use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -124,7 +126,7 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Whether all senders send heaps or events of the requested family.
-    fn is_keyed(&self) -> bool {
+    pub(super) fn is_keyed(&self) -> bool {
         self.options.learn.format.family().is_some() && self.tables.any()
     }
 
@@ -177,6 +179,22 @@ impl<K: Sink> Engine<K> {
         if let Some(tap) = self.tap.as_mut().filter(|_| self.options.allow.sender(*train.sender).is_ok()) {
             tap.packets(u32::from(train.sender.port()), train, &self.pool);
         }
+    }
+
+    /// Place the packets of all trains that `poll` gives, if all [send heaps or events](Self::is_keyed) of the requested family.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    pub(super) fn feed_all(&mut self, poll: &mut PollTrains<'_>) -> io::Result<usize> {
+        let Self { options, pool, tables, tap, .. } = self;
+        tables.feed_all(0, &mut |each| {
+            poll(&mut |train| {
+                each(train);
+                if let Some(tap) = tap.as_mut().filter(|_| options.allow.sender(*train.sender).is_ok()) {
+                    tap.packets(u32::from(train.sender.port()), train, pool);
+                }
+            })
+        })
     }
 
     /// A stream begins, with these packets: if it was arriving before the start, it begins behind all of that.

@@ -36,6 +36,13 @@ struct Pause {
     over: Instant,
 }
 
+/// What a poll gave.
+struct Polled {
+    packets: usize,
+    bytes: u64,
+    pause: Option<Duration>,
+}
+
 /// An engine, and what its thread works with.
 pub(super) struct EngineReader {
     pub(super) at: usize,
@@ -153,27 +160,8 @@ impl EngineReader {
         }
         self.board.publish(self.at, tally, report);
     }
-}
-
-impl Consumer<Box<dyn Source>> for EngineReader {
-    fn begin(&mut self, source: &Box<dyn Source>) {
-        self.turns.drops = source.stats().socket_drops;
-        self.clock = Awake::start().counting(MAX_COUNTED_TURN);
-    }
-
-    /// Memory comes in a moment; until then packets are better off in the socket.
-    fn is_short(&mut self) -> bool {
-        let short = self.pool.is_short();
-        self.turns.short_of_memory |= short;
-        short
-    }
-
-    fn poll(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
-        if let Some(left) = self.early() {
-            let (engine, clock) = (&mut self.engine, &self.clock);
-            return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
-        }
-        let polled = Instant::now();
+    /// Place the packets that arrive within `wait`.
+    fn poll_trains(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<Polled> {
         let mut left = wait;
         if let Some(kernel) = &mut self.kernel {
             kernel.wait(wait)?;
@@ -201,6 +189,49 @@ impl Consumer<Box<dyn Source>> for EngineReader {
             let turn = kernel.receive(engine, packets == 0, || clock.now())?;
             (packets, bytes) = (packets + turn.packets, bytes + turn.bytes);
         }
+        Ok(Polled { packets, bytes, pause })
+    }
+
+    /// The same if all are of heaps or events of one family. Their trains are as short as a heap, and the table has a clock of its own.
+    fn poll_keyed(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<Polled> {
+        let (engine, clock) = (&mut self.engine, &mut self.clock);
+        let (mut bytes, mut pause) = (0, None);
+        let packets = engine.feed_all(&mut |each| {
+            source.poll(wait, &mut |train| {
+                if bytes == 0 {
+                    pause = clock.turn();
+                }
+                bytes += train.bytes.len() as u64;
+                each(&train);
+            })
+        })?;
+        pause.into_iter().for_each(|pause| engine.paused(pause));
+        Ok(Polled { packets, bytes, pause })
+    }
+}
+
+impl Consumer<Box<dyn Source>> for EngineReader {
+    fn begin(&mut self, source: &Box<dyn Source>) {
+        self.turns.drops = source.stats().socket_drops;
+        self.clock = Awake::start().counting(MAX_COUNTED_TURN);
+    }
+
+    /// Memory comes in a moment; until then packets are better off in the socket.
+    fn is_short(&mut self) -> bool {
+        let short = self.pool.is_short();
+        self.turns.short_of_memory |= short;
+        short
+    }
+
+    fn poll(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
+        if let Some(left) = self.early() {
+            let (engine, clock) = (&mut self.engine, &self.clock);
+            return source.poll(left.min(wait), &mut |train| engine.handle_early(&train, clock.now()));
+        }
+        let polled = Instant::now();
+        let is_keyed = self.kernel.is_none() && self.engine.is_keyed();
+        let Polled { packets, mut bytes, pause } =
+            if is_keyed { self.poll_keyed(source, wait)? } else { self.poll_trains(source, wait)? };
         self.engine.flush();
         self.turns.paused(pause);
         let placed = source.placed();

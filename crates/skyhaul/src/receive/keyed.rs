@@ -48,7 +48,7 @@ pub use stream::ObjectStream;
 
 pub(crate) use placing::{CopiedOut, HeapPlacing, PlacedAt, PlacingPlan, SenderClaim};
 pub(crate) use ring::Ring;
-pub(crate) use sink::TrainSink;
+pub(crate) use sink::{PollTrains, TrainSink};
 pub(crate) use state::StreamState;
 pub(crate) use store::{Opening, Run, Sender, SharedQueue, Store, lock};
 pub(crate) use stream::{Readers, StreamReader, reader_methods};

@@ -4,13 +4,14 @@
 //! sender.
 
 use super::admission::Worth;
-use super::keyed::TrainSink;
+use super::keyed::{PollTrains, TrainSink};
 use super::objects::Objects;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::placement::rule::RuleCounts;
 use skyhaul_core::wire::FamilyRef;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::source::Train;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -73,6 +74,14 @@ impl Tables {
     #[inline]
     pub(super) fn feed(&mut self, end: usize, train: &Train<'_>) {
         self.ends.0[end].1.handle_train(train);
+    }
+
+    /// Pass all trains that `poll` gives to the table at `end`.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    pub(super) fn feed_all(&mut self, end: usize, poll: &mut PollTrains<'_>) -> io::Result<usize> {
+        self.ends.0[end].1.handle_trains(poll)
     }
 
     /// Note a train of sender `at`; returns the end for it.

@@ -127,6 +127,14 @@ impl Keyed for EjfatWire {
         )
     }
 
+    /// The last segment, which is shorter.
+    #[inline]
+    fn continues(first: &Segment, end: u64, packet: &[u8]) -> Option<Segment> {
+        let next = Segment::read(packet).ok()?;
+        let is_same = next.tick == first.tick && next.data_id == first.data_id && next.size == first.size;
+        (is_same && u64::from(next.offset) == end).then_some(next)
+    }
+
     fn begin(_: &Segment) {}
 
     #[inline]
@@ -356,6 +364,20 @@ mod tests {
                 next == Segment { offset: offset + n as u32 * 20, ..head }
             });
             prop_assert_eq!(follows, expected && same_front && reserved_and_version);
+        }
+
+        #[test]
+        fn what_continues_is_read_behind_the_same_event(offset in 0u32..40, step in 0u32..60, size in 0u32..200, last in 0usize..40, change in proptest::option::of(0usize..20)) {
+            let first = packet(1, offset, 200, 20);
+            let mut next = packet(1, step, 200 - size % 3, last);
+            if let Some(at) = change {
+                next[at] ^= 1;
+            }
+            let (head, end) = (Segment::read(&first).unwrap(), offset + 20);
+            let expected = Segment::read(&next).ok().filter(|next| {
+                (next.tick, next.data_id, next.size, next.offset) == (head.tick, head.data_id, head.size, end)
+            });
+            prop_assert_eq!(EjfatWire::continues(&head, u64::from(end), &next), expected);
         }
     }
 

@@ -111,6 +111,21 @@ impl<'a> Head<'a> {
         Some(Sequel { octets, at: at + 1, length: self.length, most: most.saturating_sub(1) })
     }
 
+    /// The head of the datagram `packet`, if its payload begins at `end` of the same heap, and it has nothing that the heap keeps: all
+    /// packets but the first of most senders. `None` also if the first pointers differ, nearly always those of the heap counter.
+    #[inline(always)]
+    #[must_use]
+    pub fn continued<'b>(&self, end: u64, packet: &'b [u8]) -> Option<Head<'b>> {
+        const FIRST: std::ops::Range<usize> = Spead::LEN..Spead::LEN + 8;
+        if self.control.is_some() || packet.get(FIRST)? != self.packet.get(FIRST)? {
+            return None;
+        }
+        let next = Head::read(packet).ok()?;
+        let is_same = next.flavour == self.flavour && next.counter == self.counter && next.size == self.size;
+        let is_next = next.offset == end && next.length > 0;
+        (is_same && is_next && next.control.is_none() && !next.has_items).then_some(next)
+    }
+
     /// Where its payload belongs, among the heaps of sender number `source`.
     #[inline(always)]
     #[must_use]

@@ -50,6 +50,11 @@ impl Keyed for SpeadWire {
     }
 
     #[inline(always)]
+    fn continues<'a>(first: &Head<'_>, end: u64, packet: &'a [u8]) -> Option<Head<'a>> {
+        first.continued(end, packet)
+    }
+
+    #[inline(always)]
     fn is_control(head: &Head<'_>) -> bool {
         head.control.is_some()
     }

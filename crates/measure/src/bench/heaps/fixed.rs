@@ -11,6 +11,7 @@
 //! | `heaps-1k` | SPEAD heaps of one packet, from the train to the reader's queue |
 //! | `heaps-4k` | SPEAD heaps of three packets |
 //! | `heaps-64k` | SPEAD heaps of eight packets |
+//! | `sent-4k`, `sent-64k` | the same as `skyhaul send` divides them: items in the first packet, padding in the last |
 //! | `singly-4k` | SPEAD heaps of three packets, which do not come in trains |
 //! | `events-64k` | EJFAT events of eight segments |
 //!
@@ -26,6 +27,7 @@ use skyhaul_core::hint::Hint;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::ejfat::EjfatWire;
 use skyhaul_core::wire::keyed::{Keyed, Part};
+use skyhaul_core::wire::spead::packets::{HeapShape, Plan, Split};
 use skyhaul_core::wire::spead::{Flavour, SpeadWire, id};
 use skyhaul_core::wire::{LearnOptions, Order, SynthPayload};
 use skyhaul_io::memory::{Pool, PoolOptions};
@@ -113,12 +115,65 @@ fn frames(payload: usize, threads: u16) -> io::Result<u64> {
 const SPEAD_HEAD: usize = 48;
 const EJFAT_HEAD: usize = 20;
 
-/// The head of packet `n` of a stream.
-type WriteHead = fn(&mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()>;
+/// Objects of one size, in packets of one length.
+#[derive(Clone, Copy)]
+struct Shape {
+    heap: usize,
+    packet: usize,
+    /// Packets of an object.
+    of_heap: u64,
+    /// Writes the head of packet `n` of a stream.
+    head: fn(&mut [u8], n: u64, &Shape) -> io::Result<()>,
+}
 
-fn spead_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()> {
+impl Shape {
+    /// Packets with `payload` bytes each.
+    fn new(
+        start: usize,
+        heap: usize,
+        payload: usize,
+        head: fn(&mut [u8], u64, &Shape) -> io::Result<()>,
+    ) -> Self {
+        Self { heap, packet: start + payload, of_heap: (heap / payload) as u64, head }
+    }
+
+    /// Of a sender, in packets of at most this length.
+    fn sent(heap: usize, packet: usize) -> io::Result<Self> {
+        let plan = plan(0, heap, packet)?;
+        if !plan.equal() {
+            return Err(io::Error::other("packets of several lengths"));
+        }
+        Ok(Self { heap, packet: plan.packet_bytes() as usize, of_heap: plan.count(), head: sent_head })
+    }
+}
+
+/// The pointer of an item that is as long as its heap.
+fn item() -> [u64; 1] {
+    [Flavour::SPEAD_64_48.addressed(0x1600, 0)]
+}
+
+fn plan(counter: u64, heap: usize, packet_bytes: usize) -> io::Result<Plan> {
+    let shape = HeapShape {
+        flavour: Flavour::SPEAD_64_48,
+        counter,
+        payload_bytes: heap as u64,
+        pointers: &item(),
+        packet_bytes,
+        repeat_pointers: false,
+        split: Split::Even,
+    };
+    Plan::new(&shape).map_err(io::Error::other)
+}
+
+fn sent_head(packet: &mut [u8], n: u64, shape: &Shape) -> io::Result<()> {
+    let plan = plan(1 + n / shape.of_heap, shape.heap, shape.packet)?;
+    plan.packet(&item(), n % shape.of_heap, packet);
+    Ok(())
+}
+
+fn spead_head(packet: &mut [u8], n: u64, shape: &Shape) -> io::Result<()> {
     let Some(flavour) = Flavour::new(48) else { return Err(io::ErrorKind::Other.into()) };
-    let of_heap = (heap / payload) as u64;
+    let (heap, payload, of_heap) = (shape.heap, shape.packet - SPEAD_HEAD, shape.of_heap);
     packet[..8].copy_from_slice(&[0x53, 4, 2, 6, 0, 0, 0, 5]);
     let values = [
         (id::HEAP_COUNTER, 1 + n / of_heap),
@@ -133,8 +188,8 @@ fn spead_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Res
     Ok(())
 }
 
-fn ejfat_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Result<()> {
-    let of_heap = (heap / payload) as u64;
+fn ejfat_head(packet: &mut [u8], n: u64, shape: &Shape) -> io::Result<()> {
+    let (heap, payload, of_heap) = (shape.heap, shape.packet - EJFAT_HEAD, shape.of_heap);
     let (size, offset) = (Some(heap as u64), n % of_heap * payload as u64);
     let part = Part {
         own: 7,
@@ -151,11 +206,9 @@ fn ejfat_head(packet: &mut [u8], n: u64, heap: usize, payload: usize) -> io::Res
 
 /// Trains of packets with keys. What the reader does with each is measured.
 struct Heaps {
-    head: (usize, WriteHead),
+    shape: Shape,
     /// Each packet is a train for itself.
     singly: bool,
-    payload: usize,
-    heap: usize,
     next: u64,
     until: u64,
     warm: u64,
@@ -166,16 +219,16 @@ struct Heaps {
 
 impl Source for Heaps {
     fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
-        let (sender, stride) = (sender(), self.head.0 + self.payload);
+        let (sender, stride) = (sender(), self.shape.packet);
         let in_train = TRAIN / stride;
         self.bytes.resize(in_train * stride, 1);
-        let of_heap = (self.heap / self.payload) as u64;
+        let of_heap = self.shape.of_heap;
         // All memory is back before the next train, whichever thread is the faster.
         while self.taken.load(Ordering::Acquire) < self.next / of_heap {
             std::thread::yield_now();
         }
         for (at, packet) in self.bytes.chunks_exact_mut(stride).enumerate() {
-            (self.head.1)(packet, self.next + at as u64, self.heap, self.payload)?;
+            (self.shape.head)(packet, self.next + at as u64, &self.shape)?;
         }
         let mut give = |train| {
             if self.next < self.warm {
@@ -207,7 +260,8 @@ impl Source for Heaps {
 }
 
 /// Objects from trains to the reader's queue, which another thread empties.
-fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
+fn objects<W: Keyed>(shape: Shape, singly: bool) -> io::Result<u64> {
+    let heap = shape.heap;
     // Whether a copy goes past the cache depends on the machine's otherwise, and on when the reader returns a heap.
     let memory = HeapMemory::with_warm_limit(1 << 30, 0);
     memory.prepare(heap, ((64 << 20) / heap).max(4));
@@ -220,12 +274,12 @@ fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, sing
     };
     let config = StreamConfig { heaps, memory, ring: 8192, full: Full::Wait, ..StreamConfig::default() };
     let stream = ObjectStream::<W>::new(&config);
-    let in_train = (TRAIN / (head.0 + payload)) as u64;
+    let in_train = (TRAIN / shape.packet) as u64;
     let whole = |packets: u64| packets / in_train * in_train;
     let (warm, until) = (whole(4_000), whole(4_000 + PACKETS));
     let taken = Arc::new(AtomicU64::new(0));
     let (bytes, counted) = (Vec::new(), Arc::clone(&taken));
-    let source = Heaps { head, singly, payload, heap, next: 0, until, warm, bytes, taken: counted };
+    let source = Heaps { shape, singly, next: 0, until, warm, bytes, taken: counted };
     stream.add_source("memory", Box::new(source), true)?;
     let (mut some, mut got) = (Vec::new(), 0);
     while stream.get(None).is_ok() {
@@ -234,7 +288,7 @@ fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, sing
         some.clear();
         taken.store(got as u64, Ordering::Release);
     }
-    let wanted = until as usize * payload / heap;
+    let wanted = (until / shape.of_heap) as usize;
     // The last heap may end behind the last train.
     if got.abs_diff(wanted) > 1 {
         return Err(io::Error::other(format!("{got} of {wanted} heaps came")));
@@ -243,17 +297,19 @@ fn objects<W: Keyed>(head: (usize, WriteHead), heap: usize, payload: usize, sing
 }
 
 fn heaps(heap: usize, payload: usize, singly: bool) -> io::Result<u64> {
-    objects::<SpeadWire>((SPEAD_HEAD, spead_head), heap, payload, singly)
+    objects::<SpeadWire>(Shape::new(SPEAD_HEAD, heap, payload, spead_head), singly)
 }
 
 /// The cases of [`fixed_input`].
-pub const FIXED_INPUTS: [&str; 8] = [
+pub const FIXED_INPUTS: [&str; 10] = [
     "frames-8032",
     "frames-1440",
     "threads-8032",
     "heaps-1k",
     "heaps-4k",
     "heaps-64k",
+    "sent-4k",
+    "sent-64k",
     "singly-4k",
     "events-64k",
 ];
@@ -272,7 +328,9 @@ pub fn fixed_input(case: &str) -> io::Result<u64> {
         "heaps-4k" => heaps(3 * 1408, 1408, false),
         "heaps-64k" => heaps(64 << 10, 8 << 10, false),
         "singly-4k" => heaps(3 * 1408, 1408, true),
-        "events-64k" => objects::<EjfatWire>((EJFAT_HEAD, ejfat_head), 64 << 10, 8 << 10, false),
+        "sent-4k" => objects::<SpeadWire>(Shape::sent(4 << 10, 1472)?, false),
+        "sent-64k" => objects::<SpeadWire>(Shape::sent(64 << 10, 8972)?, false),
+        "events-64k" => objects::<EjfatWire>(Shape::new(EJFAT_HEAD, 64 << 10, 8 << 10, ejfat_head), false),
         _ => {
             let why = format!("no such case: {case}{}", Hint(FIXED_INPUTS.join(", ")));
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))

@@ -84,7 +84,7 @@ impl<S: Store> StreamState<S> {
             let packet_bytes = u64::from(place.start) + place.length;
             let run = Run::placed(place.length as usize, count, PlacedAt { slot, unit });
             let done = match &sender {
-                Ok(sender) => held.add_run(me, &head, 0, run, sender).or_else(|rejected| {
+                Ok(sender) => held.add_run(me, &head, 0, &run, sender).or_else(|rejected| {
                     let packets = if count == 1 { 1 } else { rejected.packets };
                     me.counts.refuse(rejected.why, packets, run.bytes_of(packets));
                     alone = at + count;

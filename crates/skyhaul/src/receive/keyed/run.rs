@@ -3,10 +3,9 @@
 use super::placing::PlacedAt;
 use skyhaul_core::placement::Reject;
 
-/// Payloads of consecutive packets of one heap, each of which begins where the one before ends. The table looks the heap
-/// up once for all of them.
+/// Payloads of one length, at one distance.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct Series<'a> {
     /// From the first payload to the end of the last, with the heads between.
     pub(crate) bytes: &'a [u8],
     /// Distance from one payload to the next.
@@ -14,7 +13,24 @@ pub(crate) struct Run<'a> {
     /// Bytes of each payload.
     pub(crate) payload: usize,
     pub(crate) count: usize,
-    /// A program has placed them, and `bytes` is empty.
+}
+
+/// Payloads of consecutive packets of one heap, each of which begins where the one before ends. The table looks the heap
+/// up once for all of them.
+///
+/// ```text
+///   packets of a train    │ head, items │ payload │ head │ payload │ head │ payload │ head, padding │ payload │
+///   series                └──── first ───────────┘└────── more[0]: count 2 ───────┘└───── more[1] ──────────┘
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    first: Series<'a>,
+    /// Packets with other heads, of which the heap keeps nothing.
+    more: &'a [Series<'a>],
+    /// Of all series.
+    pub(crate) count: usize,
+    length: u64,
+    /// A program has placed them, and their bytes are not here.
     pub(crate) placed: Option<PlacedAt>,
 }
 
@@ -34,37 +50,99 @@ impl RunRejected {
     }
 }
 
-impl<'a> Run<'a> {
-    /// One payload.
-    #[inline]
-    pub(crate) fn one(bytes: &'a [u8]) -> Self {
-        Run { bytes, stride: bytes.len(), payload: bytes.len(), count: 1, placed: None }
-    }
+impl<'a> Series<'a> {
+    /// Nothing.
+    pub(crate) const NONE: Self = Series { bytes: &[], stride: 1, payload: 0, count: 0 };
 
-    /// `bytes` are `count` packets of `stride` bytes; the first has its payload at `start`.
+    /// `bytes` begin with `count` packets of `stride` bytes; the first has its payload at `start`.
     ///
     /// # Panics
     /// If `bytes` is shorter than that.
     #[inline]
     pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
-        Run { bytes: &bytes[start..stride * count], stride, payload: stride - start, count, placed: None }
-    }
-
-    /// `count` packets with so much payload each, which a program has placed.
-    #[inline]
-    pub(crate) fn placed(payload: usize, count: usize, at: PlacedAt) -> Self {
-        Run { bytes: &[], stride: payload, payload, count, placed: Some(at) }
+        Series { bytes: &bytes[start..stride * count], stride, payload: stride - start, count }
     }
 
     /// Bytes of all payloads.
     #[inline]
     pub(crate) fn length(&self) -> u64 {
-        self.bytes_of(self.count)
+        self.payload as u64 * self.count as u64
     }
 
     #[inline]
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let Series { bytes, stride, payload, count } = *self;
+        (0..count).map(move |n| &bytes[n * stride..][..payload])
+    }
+}
+
+impl<'a> Run<'a> {
+    /// One payload.
+    #[inline]
+    pub(crate) fn one(bytes: &'a [u8]) -> Self {
+        Run::of(Series { bytes, stride: bytes.len(), payload: bytes.len(), count: 1 })
+    }
+
+    #[inline]
+    pub(crate) fn of(first: Series<'a>) -> Self {
+        Run { first, more: &[], count: first.count, length: first.length(), placed: None }
+    }
+
+    /// The same with what follows.
+    #[inline]
+    pub(crate) fn joined(self, more: &'a [Series<'a>]) -> Self {
+        let (mut count, mut length) = (self.count, self.length);
+        for series in more {
+            (count, length) = (count + series.count, length + series.length());
+        }
+        Run { more, count, length, ..self }
+    }
+
+    /// `count` packets with so much payload each, which a program has placed.
+    #[inline]
+    pub(crate) fn placed(payload: usize, count: usize, at: PlacedAt) -> Self {
+        Run { placed: Some(at), ..Run::of(Series { bytes: &[], stride: payload, payload, count }) }
+    }
+
+    /// What it consists of, in order. The packets of the first have the head of the run.
+    #[inline]
+    fn series(&self) -> impl Iterator<Item = &Series<'a>> {
+        std::iter::once(&self.first).chain(self.more)
+    }
+
+    /// Gives each series to `place`, with the bytes of the payloads before it, until one is refused.
+    #[inline(always)]
+    pub(crate) fn place<E>(&self, mut place: impl FnMut(u64, &Series<'a>) -> Result<(), E>) -> Result<(), E> {
+        place(0, &self.first)?;
+        let mut before = self.first.length();
+        for series in self.more {
+            place(before, series)?;
+            before += series.length();
+        }
+        Ok(())
+    }
+
+    /// Packets with the head of the run.
+    #[inline]
+    pub(crate) fn first(&self) -> &Series<'a> {
+        &self.first
+    }
+
+    /// Bytes of all payloads.
+    #[inline]
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes of the first `packets` payloads.
+    #[cold]
     pub(crate) fn bytes_of(&self, packets: usize) -> u64 {
-        self.payload as u64 * packets as u64
+        let (mut left, mut bytes) = (packets, 0);
+        for series in self.series() {
+            let count = left.min(series.count);
+            (left, bytes) = (left - count, bytes + series.payload as u64 * count as u64);
+        }
+        bytes
     }
 
     /// The run is rejected for a reason found for all of it.
@@ -93,7 +171,6 @@ impl<'a> Run<'a> {
 
     #[inline]
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
-        let Run { bytes, stride, payload, count, .. } = *self;
-        (0..count).map(move |n| &bytes[n * stride..][..payload])
+        self.series().flat_map(Series::payloads)
     }
 }

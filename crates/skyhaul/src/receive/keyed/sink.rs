@@ -8,12 +8,22 @@ use crate::receive::placer::{TakenFromLog, Until};
 use skyhaul_core::placement::rule::RuleCounts;
 use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::source::Train;
+use std::io;
 use std::net::SocketAddr;
+
+/// Gives each train that has arrived to the function. Returns the number of packets.
+pub(crate) type PollTrains<'a> = dyn FnMut(&mut dyn FnMut(&Train<'_>)) -> io::Result<usize> + 'a;
 
 /// Takes trains for a table of any family. Called on the thread of an engine.
 pub(crate) trait TrainSink: Send {
     /// Place the packets of a train.
     fn handle_train(&mut self, train: &Train<'_>);
+    /// Place the packets of all trains that `poll` gives, and return what it returns. If nobody else feeds the table, it is locked once
+    /// for all of them.
+    ///
+    /// # Errors
+    /// Those of `poll`.
+    fn handle_trains(&mut self, poll: &mut PollTrains<'_>) -> io::Result<usize>;
     /// All trains of a poll were given: handle timeouts, deliver finished objects.
     fn after_poll(&mut self);
     /// Whether the stream has ended.
@@ -43,6 +53,18 @@ impl<S: Store> TrainSink for StreamReader<S> {
         let mut held = TableLock::new(&self.core);
         self.core.add_train(&mut held, &mut self.me, train);
         held.release(&mut self.me);
+    }
+
+    fn handle_trains(&mut self, poll: &mut PollTrains<'_>) -> io::Result<usize> {
+        let Self { core, me, packets, .. } = self;
+        let mut held = TableLock::new(core);
+        let polled = poll(&mut |train| {
+            *packets += train.count();
+            core.add_train(&mut held, me, train);
+            core.take_early(me);
+        });
+        held.release(me);
+        polled
     }
 
     fn after_poll(&mut self) {

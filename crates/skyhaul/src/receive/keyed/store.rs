@@ -5,7 +5,7 @@
 
 use super::config::StreamConfig;
 use super::placing::{Adopted, HeapPlacing, PlacedAt};
-pub(crate) use super::run::{Run, RunRejected};
+pub(crate) use super::run::{Run, RunRejected, Series};
 use skyhaul_core::assembly::{Cause, Retired};
 use skyhaul_core::placement::{Key, Nanos, Reject};
 use skyhaul_core::wire::keyed::{Keyed, own_source};
@@ -426,15 +426,19 @@ impl<W: Keyed> Store for ObjectStore<W> {
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
-        let Run { bytes, stride, payload, count, .. } = *run;
-        if count == 1 {
-            return self.copy(block, head, offset, bytes).map(|refused| (1, refused));
-        }
         let parts = block.parts_mut();
         let refused = W::keep(&mut parts.kept, head)?;
         Self::claim(&self.placing, &parts.bytes, offset, run.length());
-        parts.bytes.place_run(offset as usize, bytes, stride, payload);
-        Ok((count, refused * count as u64))
+        run.place(|before, &Series { bytes, stride, payload, count }| {
+            let to = (offset + before) as usize;
+            if count == 1 {
+                parts.bytes.place(to, bytes);
+            } else {
+                parts.bytes.place_run(to, bytes, stride, payload);
+            }
+            Ok(())
+        })?;
+        Ok((run.count, refused * run.first().count as u64))
     }
 
     fn memory(block: &mut LiveObject<W>, at: usize, length: usize) -> Option<&mut [u8]> {

@@ -143,7 +143,7 @@ impl<S: Store> Table<S> {
         &mut self,
         head: &HeadOf<'_, S>,
         at: u64,
-        run: Run<'_>,
+        run: &Run<'_>,
         from: &Sender,
         to: Delivery<'_, S::Out>,
     ) -> Result<usize, RunRejected> {
@@ -175,12 +175,13 @@ impl<S: Store> Table<S> {
         let began_by = if is_first { None } else { S::began_by(slot.block()) };
         self.missing.note_part::<S::Wire>(from, &packet, is_first, began_by, S::Wire::is_control(head));
         let copied = match run.placed {
-            None => self.store.copy_run(slot.block(), head, part.offset, &run),
-            Some(placed) => self.store.adopt(slot.block(), head, part.offset, &run, (from, placed)),
+            None => self.store.copy_run(slot.block(), head, part.offset, run),
+            Some(placed) => self.store.adopt(slot.block(), head, part.offset, run, (from, placed)),
         };
         let (placed, refused) = copied.map_err(|why| run.rejected(why))?;
         counts.pointers_refused += refused;
-        slot.cut(part.offset + run.bytes_of(placed));
+        let cut = if placed == run.count { part.length } else { run.bytes_of(placed) };
+        slot.cut(part.offset + cut);
         slot.of_packets(placed as u64);
         let complete = slot.complete(now);
         while let Some(heap) = self.heaps.pop_retired() {
@@ -192,7 +193,7 @@ impl<S: Store> Table<S> {
         if is_first {
             self.heaps.soon().into_iter().flatten().for_each(|line| prefetch(line.as_ptr()));
         }
-        let is_whole = at + run.length() == packet.length && packet.size == Some(packet.length);
+        let is_whole = at + part.length == packet.length && packet.size == Some(packet.length);
         counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);
         if S::EAGER {
@@ -211,7 +212,7 @@ impl<S: Store> Table<S> {
         from: &Sender,
         to: Delivery<'_, S::Out>,
     ) -> Result<(), Reject> {
-        self.add_run(head, at, Run::one(bytes), from, to).map(|_| ()).map_err(|rejected| rejected.why)
+        self.add_run(head, at, &Run::one(bytes), from, to).map(|_| ()).map_err(|rejected| rejected.why)
     }
 
     /// Whether the stream takes this packet at all.

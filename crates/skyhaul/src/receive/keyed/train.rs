@@ -11,7 +11,7 @@
 //! result.
 
 use super::state::{GRACE, MAX_HELD_HEAPS, MIN_POLL_WAIT, ReaderState, StreamState};
-use super::store::{HeadOf, Run, RunRejected, Sender, Store, lock};
+use super::store::{HeadOf, Run, RunRejected, Sender, Series, Store, lock};
 use super::table::Table;
 use crate::receive::reader::WAIT;
 use skyhaul_core::placement::{Nanos, Placement, Reject};
@@ -30,6 +30,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(1);
 
 /// Minimum time from an unsuccessful wait for the user to the next one, if too little is queued for the user.
 const GRACE_INTERVAL: Nanos = Nanos(50_000_000);
+
+/// Series behind the first in a run: two are what most heaps have.
+const MORE: usize = 3;
 
 /// A reader waits for memory until this is dropped.
 struct MemoryWait<'a>(&'a AtomicUsize);
@@ -84,7 +87,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         bytes: &[u8],
         sender: &Sender,
     ) -> Result<(), Reject> {
-        self.add_run(me, head, at, Run::one(bytes), sender).map(|_| ()).map_err(|rejected| rejected.why)
+        self.add_run(me, head, at, &Run::one(bytes), sender).map(|_| ()).map_err(|rejected| rejected.why)
     }
 
     /// Place a run; returns the number of packets placed. If the reader may wait, wait for memory.
@@ -94,7 +97,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         me: &mut ReaderState<S::Out>,
         head: &HeadOf<'_, S>,
         at: u64,
-        run: Run<'_>,
+        run: &Run<'_>,
         sender: &Sender,
     ) -> Result<usize, RunRejected> {
         match self.table().add_run(head, at, run, sender, me.delivery()) {
@@ -117,7 +120,7 @@ impl<'a, S: Store> TableLock<'a, S> {
     /// Whether the user could release enough memory. If too little is queued, heaps under construction may hold the rest,
     /// for example of a sender that announces more than it sends. Then a wait is tried only now and then, or every packet
     /// of such a sender would delay the others.
-    fn may_give_grace(&self, me: &ReaderState<S::Out>, head: &HeadOf<'_, S>, run: Run<'_>) -> bool {
+    fn may_give_grace(&self, me: &ReaderState<S::Out>, head: &HeadOf<'_, S>, run: &Run<'_>) -> bool {
         let needed = S::Wire::placement(head, 0).size.unwrap_or(run.length());
         let usual = me.counts.heap_bytes / me.counts.heaps.max(1);
         let waiting = (self.core.ring.len() as u64).saturating_mul(usual);
@@ -131,7 +134,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         me: &mut ReaderState<S::Out>,
         head: &HeadOf<'_, S>,
         at: u64,
-        run: Run<'_>,
+        run: &Run<'_>,
         sender: &Sender,
         timeout: Duration,
     ) -> Result<usize, RunRejected> {
@@ -184,12 +187,13 @@ impl<S: Store> StreamState<S> {
                 // Without a stride it is one packet of any length.
                 let stride = if train.stride == 0 { train.bytes.len() } else { train.stride };
                 let mut left = train.bytes;
-                loop {
+                if left.len() <= stride {
+                    Self::read_packet(held, me, left, &sender);
+                    left = &[];
+                }
+                while !left.is_empty() {
                     let placed = Self::place_run(held, me, left, stride, &sender);
-                    match left.split_at_checked(placed * stride) {
-                        Some((_, rest)) if !rest.is_empty() => left = rest,
-                        _ => break,
-                    }
+                    left = left.get(placed * stride..).unwrap_or_default();
                 }
             }
         }
@@ -216,25 +220,91 @@ impl<S: Store> StreamState<S> {
                 return 1;
             }
         };
-        let following = Self::following(&head, bytes, packet);
-        let stride = packet.len();
-        let run = Run::of(S::Wire::placement(&head, 0).start as usize, bytes, stride, 1 + following);
-        let rejected = match held.add_run(me, &head, 0, run, sender) {
-            Ok(placed) => return placed,
-            Err(rejected) => rejected,
-        };
-        if following == 0 {
+        let first = Self::series(&head, bytes, packet);
+        let Placement { offset, size, .. } = S::Wire::placement(&head, 0);
+        let goes_on = bytes.len() > first.count * packet.len();
+        // Without a size, the packet behind the heap's last would be read twice.
+        if goes_on && size.is_some_and(|size| offset + first.length() < size) {
+            return Self::place_joined(held, me, &head, first, bytes, packet.len(), sender);
+        }
+        let run = Run::of(first);
+        match held.add_run(me, &head, 0, &run, sender) {
+            Ok(placed) => placed,
+            Err(rejected) => Self::place_rejected(held, me, &run, rejected, (bytes, packet.len()), sender),
+        }
+    }
+
+    /// The same for `first` with the packets behind it, at the front of `bytes`, that continue its heap with other heads.
+    #[inline(never)]
+    fn place_joined<'a>(
+        held: &mut TableLock<'_, S>,
+        me: &mut ReaderState<S::Out>,
+        head: &HeadOf<'a, S>,
+        first: Series<'a>,
+        bytes: &'a [u8],
+        stride: usize,
+        sender: &Sender,
+    ) -> usize {
+        let mut more = [Series::NONE; MORE];
+        let joined = Self::joined(head, &first, bytes, stride, &mut more);
+        let run = Run::of(first).joined(&more[..joined]);
+        match held.add_run(me, head, 0, &run, sender) {
+            Ok(placed) => placed,
+            Err(rejected) => Self::place_rejected(held, me, &run, rejected, (bytes, stride), sender),
+        }
+    }
+
+    /// Count the packets of a run that are rejected, and place the others one by one.
+    #[cold]
+    fn place_rejected(
+        held: &mut TableLock<'_, S>,
+        me: &mut ReaderState<S::Out>,
+        run: &Run<'_>,
+        rejected: RunRejected,
+        (bytes, stride): (&[u8], usize),
+        sender: &Sender,
+    ) -> usize {
+        if run.count == 1 {
             me.counts.refuse(rejected.why, 1, run.length());
             return 1;
         }
         me.counts.refuse(rejected.why, rejected.packets, run.bytes_of(rejected.packets));
-        for packet in bytes.chunks_exact(stride).take(1 + following).skip(rejected.packets) {
-            match S::Wire::read(packet) {
-                Ok(head) => Self::place_packet(held, me, &head, packet, sender),
-                Err(why) => me.counts.refuse(why, 1, packet.len() as u64),
-            }
+        for packet in bytes.chunks(stride).take(run.count).skip(rejected.packets) {
+            Self::read_packet(held, me, packet, sender);
         }
-        1 + following
+        run.count
+    }
+
+    /// The packets at the front of `bytes` whose heads continue that of `packet`, and `packet`.
+    #[inline(always)]
+    fn series<'a>(head: &HeadOf<'a, S>, bytes: &'a [u8], packet: &'a [u8]) -> Series<'a> {
+        let (start, following) = (S::Wire::placement(head, 0).start, Self::following(head, bytes, packet));
+        Series::of(start as usize, bytes, packet.len(), 1 + following)
+    }
+
+    /// Packets behind `first`, at the front of `bytes`, that continue its heap with other heads: of most senders, only the first
+    /// packet has items, and the last is padded. Returns how many series they are.
+    #[inline(always)]
+    fn joined<'a>(
+        head: &HeadOf<'a, S>,
+        first: &Series<'a>,
+        bytes: &'a [u8],
+        stride: usize,
+        more: &mut [Series<'a>; MORE],
+    ) -> usize {
+        let Placement { offset, size, .. } = S::Wire::placement(head, 0);
+        let (mut end, mut count, mut joined) = (offset + first.length(), first.count, 0);
+        let size = size.unwrap_or(0);
+        while end < size
+            && let Some(series) = more.get_mut(joined)
+            && let Some(rest) = bytes.get(count * stride..)
+            && let packet = &rest[..stride.min(rest.len())]
+            && let Some(next) = S::Wire::continues(head, end, packet)
+        {
+            *series = Self::series(&next, rest, packet);
+            (end, count, joined) = (end + series.length(), count + series.count, joined + 1);
+        }
+        joined
     }
 
     /// Number of packets that continue the object of `packet`, at the front of `bytes`, whose head this is.
@@ -254,6 +324,20 @@ impl<S: Store> StreamState<S> {
             (count, rest, end) = (count + 1, behind, end + length);
         }
         count as usize
+    }
+
+    /// Read the head of a packet, and place or reject it.
+    #[inline]
+    fn read_packet(
+        held: &mut TableLock<'_, S>,
+        me: &mut ReaderState<S::Out>,
+        packet: &[u8],
+        sender: &Sender,
+    ) {
+        match S::Wire::read(packet) {
+            Ok(head) => Self::place_packet(held, me, &head, packet, sender),
+            Err(why) => me.counts.refuse(why, 1, packet.len() as u64),
+        }
     }
 
     #[inline]

@@ -5,13 +5,15 @@ use crate::receive::keyed::{StopRule, StreamConfig};
 use crate::receive::{Nowhere, ObjectOptions, ObjectSink, Received, Receiver, ReceiverOptions, Running};
 use crate::report::{ReceiveReport, RejectCounts};
 use skyhaul_core::pattern;
-use skyhaul_core::wire::LearnOptions;
 use skyhaul_core::wire::ejfat::Reassembly;
-use skyhaul_core::wire::spead::Flavour;
 use skyhaul_core::wire::spead::stored::NewHead;
+use skyhaul_core::wire::spead::{Flavour, SpeadStream};
+use skyhaul_core::wire::{Format, Known, LearnOptions};
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_io::source::{Source, SourceStats, Train};
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// A packet of heap `counter`, which has `parts` of 1000 bytes.
@@ -215,4 +217,57 @@ fn an_event_that_memory_cannot_hold_is_too_large_from_its_first_packet() {
         whole += u64::from(complete);
     }
     assert!(whole >= 8, "{whole}");
+}
+
+/// Gives many trains in one poll, each a heap of four packets.
+struct ManyTrains {
+    heaps: u64,
+}
+
+impl Source for ManyTrains {
+    fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let sender = SocketAddr::from(([10, 0, 0, 1], 9));
+        let heaps = std::mem::take(&mut self.heaps);
+        for n in 0..heaps {
+            let packets: Vec<_> = (0..4).map(|part| spead(n, part, 4)).collect();
+            let train = packets.concat();
+            each(Train { stride: packets[0].len(), ..Train::single(&train, &sender) });
+        }
+        Ok(4 * heaps as usize)
+    }
+
+    fn stats(&self) -> SourceStats {
+        SourceStats::default()
+    }
+
+    fn describe(&self) -> String {
+        "many trains".into()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.heaps == 0
+    }
+}
+
+/// The table stays locked for all trains of a poll, but heaps that are only counted do not wait for its end.
+#[test]
+fn heaps_that_are_only_counted_use_the_same_memory_again_within_a_poll() {
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: 1 << 16, shared: false }).unwrap();
+    let format = Format::Of(SpeadStream::FAMILY);
+    let learn = LearnOptions { object_bytes: 1 << 16, format, ..LearnOptions::default() };
+    let memory = HeapMemory::new(256 << 20);
+    let stream = StreamConfig { memory: memory.clone(), ahead: 0, ..StreamConfig::default() };
+    let objects = Some(ObjectOptions { stream, ..ObjectOptions::default() });
+    let options = ReceiverOptions { learn, objects, ..ReceiverOptions::default() };
+    let mut receiver = Receiver::open(options, pool).unwrap();
+    receiver.add_source("many trains".into(), Box::new(ManyTrains { heaps: 5000 }), false);
+    let report = ended(receiver.start(|_| Box::new(Nowhere)).unwrap());
+    let heaps = &report.objects["heaps"];
+    assert_eq!(
+        (heaps.complete, heaps.payload_bytes, report.rejects.len()),
+        (5000, 20_000_000, 0),
+        "{report:?}"
+    );
+    assert!(memory.used() <= 4 << 20, "{} bytes for heaps of 4000", memory.used());
 }

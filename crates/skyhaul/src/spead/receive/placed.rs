@@ -109,8 +109,10 @@ impl<P: Placing> PlacedStore<P> {
         if offset.saturating_add(run.length()) > block.bytes {
             return Err(Reject::Outside);
         }
-        placing.write(&block.place, offset, run.bytes, run.stride, run.payload);
-        Ok(())
+        run.place(|before, series| {
+            placing.write(&block.place, offset + before, series.bytes, series.stride, series.payload);
+            Ok(())
+        })
     }
 }
 

@@ -163,6 +163,32 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A packet that continues a heap with another head is recognised, and only such a packet.
+    #[test]
+    fn what_continues_is_the_next_part_of_the_same_heap(width in 1u8..8, offset in 0u64..50, each in 1u64..40, next_each in 0u64..60, step in 0u64..2,
+            extra in proptest::collection::vec((any::<bool>(), 5u64..9, 0u64..40), 0..2), own in proptest::collection::vec((Just(true), prop_oneof![Just(0u64), 0u64..9], 0u64..40), 0..3),
+            change in proptest::option::of((any::<proptest::sample::Index>(), 1u8..=255))) {
+        let first = nth(width, &extra, offset, each, 0);
+        let head = Head::read(&first).unwrap();
+        let end = offset + each;
+        let usual = [(true, 1, 7), (true, 2, 250), (true, 3, end + step), (true, 4, next_each)];
+        let mut next = packet(width * 8, &[&usual[..], &own].concat(), next_each as usize);
+        if let Some((at, flip)) = change {
+            let at = at.index(next.len());
+            next[at] ^= flip;
+        }
+        let found = head.continued(end, &next);
+        let wanted = Head::read(&next).ok().filter(|next| {
+            let is_same = (next.flavour, next.counter, next.size, next.offset) == (head.flavour, 7, Some(250), end);
+            is_same && next.length > 0 && head.control.is_none() && next.control.is_none() && !next.has_items
+        });
+        // One that begins with another pointer is read for itself, though it may continue the heap.
+        prop_assert_eq!(found, wanted.filter(|_| next[8..16] == first[8..16]));
+        prop_assert!(found.is_none_or(|found| found.kept().next().is_none()));
+    }
+}
+
 #[test]
 fn no_packet_follows_control_nothing_or_two_offsets_nor_the_last_offset_there_is() {
     for extra in [(true, 6, 0), (true, 3, 40)] {

@@ -352,10 +352,12 @@ impl Window {
     pub(super) fn write(&mut self, heap: &Spot, offset: u64, run: &Run<'_>) -> Result<(), Reject> {
         let presence = self.presence;
         let chunk = self.find(heap.serial).ok_or(Reject::Late)?;
-        let start = usize::try_from(heap.at.saturating_add(offset)).map_err(|_| Reject::Outside)?;
-        if !chunk.data.place_run(start, run.bytes, run.stride, run.payload) {
-            return Err(Reject::Outside);
-        }
+        let start = heap.at.saturating_add(offset);
+        run.place(|before, series| {
+            let to = usize::try_from(start.saturating_add(before)).map_err(|_| Reject::Outside)?;
+            let is_placed = chunk.data.place_run(to, series.bytes, series.stride, series.payload);
+            is_placed.then_some(()).ok_or(Reject::Outside)
+        })?;
         let marks = presence.packets(offset, run.length(), heap.bytes);
         let marks = heap.index + marks.start..heap.index + marks.end;
         if let Some(present) = chunk.present.get_mut(marks.start as usize..marks.end as usize) {
