@@ -51,7 +51,7 @@ pub use datastream::{MAX_DATASTREAMS, VsiDatastream, VsiMatch};
 pub use dialogue::{MAX_WAITING_REQUESTS, VsiDialogue, VsiDialogueCounts, VsiOutput};
 pub use errors::{ERROR_ENDED, ERROR_NOT_STARTED, ERROR_TRANSFER, MAX_PENDING_ERRORS, VsiError, VsiErrors};
 pub use line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiLines, VsiRequest};
-pub use mode::{ModeError, VsiMode};
+pub use mode::{ModeError, VsiMode, VsiPackets};
 pub use reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 pub use runtime::{DEFAULT_DATA_PORT, DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, MAX_RUNTIMES, VsiRuntimes};
 pub use view::{

@@ -76,8 +76,8 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     let service = StationService::start(config.setup).context("start the station")?;
     let api = StationApi::start(Arc::clone(&service), listen, token.as_deref())?;
     let vsi = config.vsi.map(|options| dialogue(&service, options, config.arrivals)).transpose()?;
-    let none = ArrivalOptions::default;
-    let mark6 = config.mark6.map(|options| dialogue(&service, options, none())).transpose()?;
+    let mark6 =
+        config.mark6.map(|options| dialogue(&service, options, ArrivalOptions::default())).transpose()?;
     let http = config.http;
     let serves_recordings = http.as_ref().is_some_and(|http| http.options.recordings);
     let are_summed = config.adler32 && (serves_recordings || config.fleet.is_some());
@@ -101,9 +101,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
         say_files(config, server);
     }
     peers.iter().for_each(|peers| peers.say(disks));
-    if let Some((options, server)) = etransfer.as_ref().zip(etransfer_server.as_ref()) {
-        say_etransfer(options, server);
-    }
+    etransfer.iter().zip(&etransfer_server).for_each(|(options, server)| say_etransfer(options, server));
     let mount = config.mount.map(StationMount::start).transpose().context("mount the scans")?;
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {

@@ -35,6 +35,10 @@ struct NamedFormat {
     header_bytes: u32,
     /// Bytes of samples, if they are fixed.
     payload_bytes: Option<u32>,
+    /// What files of a Mark 6 call it.
+    in_blocks: u32,
+    /// The first word of each frame, if it is the same in all.
+    sync: Option<u32>,
 }
 
 const FORMATS: [NamedFormat; 5] = [
@@ -48,6 +52,8 @@ const FORMATS: [NamedFormat; 5] = [
         shown: "Mark5B",
         header_bytes: 16,
         payload_bytes: Some(10_000),
+        in_blocks: 1,
+        sync: Some(0xABAD_DEED),
     },
 ];
 
@@ -57,7 +63,7 @@ const fn named(
     shown: &'static str,
     header_bytes: u32,
 ) -> NamedFormat {
-    NamedFormat { short, long, shown, header_bytes, payload_bytes: None }
+    NamedFormat { short, long, shown, header_bytes, payload_bytes: None, in_blocks: 0, sync: None }
 }
 
 /// The format of the data.
@@ -83,6 +89,17 @@ enum ModeRate {
     Total(u64),
     /// Hz of each track before decimation.
     Clock { hertz: u64, decimation: u64 },
+}
+
+/// Frames of one size as files of a Mark 6 describe them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VsiPackets {
+    /// Bytes of a frame.
+    pub bytes: u32,
+    /// The number of their format.
+    pub format: u32,
+    /// What the little-endian word of this number in a frame is, under this mask.
+    pub mark: (usize, u32, u32),
 }
 
 /// Why a mode cannot be set.
@@ -238,6 +255,15 @@ impl VsiMode {
     #[must_use]
     pub fn frame_bytes(&self) -> Option<u32> {
         self.known.as_ref().map(|known| known.payload_bytes + known.format.header_bytes)
+    }
+
+    /// Returns how files of a Mark 6 describe its frames.
+    #[must_use]
+    pub fn packets(&self) -> Option<VsiPackets> {
+        let (bytes, known) = (self.frame_bytes()?, self.known.as_ref()?);
+        // Where no word is the same in all frames, one has their length in units of 8 bytes.
+        let mark = known.format.sync.map_or((2, 0xFF_FFFF, bytes / 8), |sync| (0, u32::MAX, sync));
+        Some(VsiPackets { bytes, format: known.format.in_blocks, mark })
     }
 
     /// Returns bits per second of whole frames.

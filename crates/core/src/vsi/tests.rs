@@ -384,8 +384,7 @@ fn blocks_are_of_the_mode_and_on_the_disks_that_are_selected() {
     assert_eq!(ask("record=on:a_b_d"), format!("!record = {refused}"));
     let blocks = VsiBlocks {
         label: "a_b_c".into(),
-        frame_bytes: 10_016,
-        is_mark5b: true,
+        packets: VsiPackets { bytes: 10_016, format: 1, mark: (0, u32::MAX, 0xABAD_DEED) },
         block_bytes: 5_000_000,
         disks: vec!["/mnt/disk1".into()],
     };

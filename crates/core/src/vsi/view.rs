@@ -4,6 +4,7 @@
 //! caller carries it out and reports a [`VsiOutcome`]. A view taken after an outcome includes what it did.
 
 use super::datastream::VsiDatastream;
+use super::mode::VsiPackets;
 use super::reply::VsiCode;
 use crate::placement::Nanos;
 
@@ -335,10 +336,8 @@ pub enum VsiAccepted {
 pub struct VsiBlocks {
     /// Its label.
     pub label: String,
-    /// Bytes of a frame.
-    pub frame_bytes: u32,
-    /// Whether its frames are Mark 5B; otherwise they are VDIF.
-    pub is_mark5b: bool,
+    /// Its frames.
+    pub packets: VsiPackets,
     /// Maximum size of a block in bytes, with its header.
     pub block_bytes: u64,
     /// Directories of the disks; empty: all.

@@ -13,7 +13,7 @@
 
 mod write;
 
-pub use write::{BlockLayout, PacketFormat, names_of, path_of};
+pub use write::{BlockLayout, BlockPackets, names_of, path_of};
 
 use crate::recording::contents::{Gap, Lack};
 use skyhaul_io::disk::open_regular;

@@ -51,12 +51,10 @@ pub(super) fn begin(context: &mut Context<'_>, base: Result<String, Refused>) ->
 
 /// Listens for the scan under the first label that is free, from that of `starting` on.
 fn accept(context: &mut Context<'_>, mut starting: Starting) -> Stepped {
-    let mode = &context.runtime.mode;
-    let Some(frame_bytes) = mode.frame_bytes() else {
-        let why = "a block has whole frames, set mode first, such as VDIF_8000-8192-64-2";
+    let Some(packets) = context.runtime.mode.packets() else {
+        let why = "a block has whole frames, set mode first";
         return Err(Refused(VsiCode::Conflict, why.into()));
     };
-    let is_mark5b = mode.format() == Some("Mark5B");
     let port = match &context.runtime.ports[..] {
         [] => VsiPort { port: DEFAULT_DATA_PORT, ..VsiPort::default() },
         [port] => port.clone(),
@@ -67,7 +65,7 @@ fn accept(context: &mut Context<'_>, mut starting: Starting) -> Stepped {
     let block_bytes = if runtime.sizes_set.1 { runtime.work_bytes } else { BLOCK_BYTES };
     let disk = |disk: &VsiDisk| disk.path.clone();
     let disks = context.view.selected(&runtime.disks).map(disk).collect();
-    let blocks = VsiBlocks { label, frame_bytes, is_mark5b, block_bytes, disks };
+    let blocks = VsiBlocks { label, packets, block_bytes, disks };
     let options = VsiAcceptOptions { id: starting.id, port, what: VsiAccepted::Blocks(blocks) };
     Ok(Step::Act(VsiAction::Accept(Box::new(options)), Pending::AcceptBlocks(starting)))
 }

@@ -15,8 +15,8 @@ use super::peer::Peer;
 use super::shared::{Arrival, Receiver, Refusal, responding};
 use skyhaul::io::disk::{DiskTurn, Tree, free_bytes};
 use skyhaul::io::lock::lock;
-use skyhaul::recording::mark6::{BlockLayout, PacketFormat, names_of, path_of};
-use skyhaul_core::vsi::{VsiBlocks, VsiCode};
+use skyhaul::recording::mark6::{BlockLayout, BlockPackets, names_of, path_of};
+use skyhaul_core::vsi::{VsiBlocks, VsiCode, VsiPackets};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -77,9 +77,10 @@ impl ArrivingScan {
         is_recorded: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Result<Self, Refusal> {
         let failed = |why: String| Refusal::Failed(VsiCode::Failed, why);
-        let format = if options.is_mark5b { PacketFormat::Mark5b } else { PacketFormat::Vdif };
-        let layout = BlockLayout::new(options.block_bytes, format, options.frame_bytes).ok_or_else(|| {
-            let (block, frame) = (options.block_bytes, options.frame_bytes);
+        let VsiPackets { bytes, format, mark } = options.packets;
+        let packets = BlockPackets { bytes, format, mark };
+        let layout = BlockLayout::new(options.block_bytes, packets).ok_or_else(|| {
+            let (block, frame) = (options.block_bytes, bytes);
             let why = format!("blocks of {block} bytes cannot be written with frames of {frame} bytes");
             Refusal::Failed(VsiCode::Parameter, why)
         })?;

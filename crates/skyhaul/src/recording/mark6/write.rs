@@ -17,25 +17,27 @@ const BLOCK_HEADER: u64 = 8;
 
 /// What the packets of a scan are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketFormat {
-    /// VDIF frames.
-    Vdif,
-    /// Mark 5B frames.
-    Mark5b,
+pub struct BlockPackets {
+    /// Bytes of a packet.
+    pub bytes: u32,
+    /// The number of their format in the header of a file.
+    pub format: u32,
+    /// What the little-endian word of this number in a packet is, under this mask.
+    pub mark: (usize, u32, u32),
 }
 
 /// How the blocks of a scan are written.
 ///
 /// ```
-/// # use skyhaul::recording::mark6::{BlockLayout, PacketFormat};
-/// let layout = BlockLayout::new(10_000_000, PacketFormat::Vdif, 8032).unwrap();
+/// # use skyhaul::recording::mark6::{BlockLayout, BlockPackets};
+/// let packets = BlockPackets { bytes: 8032, format: 0, mark: (2, 0xFF_FFFF, 8032 / 8) };
+/// let layout = BlockLayout::new(10_000_000, packets).unwrap();
 /// assert_eq!(layout.payload_bytes(), 1245 * 8032);
-/// assert!(BlockLayout::new(8039, PacketFormat::Vdif, 8032).is_none());
+/// assert!(BlockLayout::new(8039, packets).is_none());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    format: PacketFormat,
-    packet_bytes: u32,
+    packets: BlockPackets,
     payload_bytes: u32,
 }
 
@@ -48,11 +50,11 @@ impl BlockLayout {
     /// Returns the layout of blocks of at most `block_bytes` bytes, each of as many whole packets as fit. `None`: not one fits, or the
     /// blocks would be smaller or larger than those that readers accept.
     #[must_use]
-    pub fn new(block_bytes: u64, format: PacketFormat, packet_bytes: u32) -> Option<Self> {
+    pub fn new(block_bytes: u64, packets: BlockPackets) -> Option<Self> {
         let payload = u32::try_from(block_bytes.checked_sub(BLOCK_HEADER)?).ok()?;
-        let payload_bytes = payload - payload.checked_rem(packet_bytes)?;
+        let payload_bytes = payload - payload.checked_rem(packets.bytes)?;
         let block = u32::try_from(u64::from(payload_bytes) + BLOCK_HEADER).ok()?;
-        BLOCK_SIZES.contains(&block).then_some(Self { format, packet_bytes, payload_bytes })
+        BLOCK_SIZES.contains(&block).then_some(Self { packets, payload_bytes })
     }
 
     /// Returns the bytes of the packets of a whole block.
@@ -64,18 +66,14 @@ impl BlockLayout {
     /// Returns the bytes of a packet.
     #[must_use]
     pub fn packet_bytes(&self) -> u32 {
-        self.packet_bytes
+        self.packets.bytes
     }
 
     /// Returns what a file begins with.
     #[must_use]
     pub fn file_header(&self) -> [u8; FILE_HEADER as usize] {
-        let format = match self.format {
-            PacketFormat::Vdif => 0,
-            PacketFormat::Mark5b => 1,
-        };
         let block_bytes = self.payload_bytes + BLOCK_HEADER as u32;
-        octets([SYNC, VERSION, block_bytes, format, self.packet_bytes])
+        octets([SYNC, VERSION, block_bytes, self.packets.format, self.packets.bytes])
     }
 
     /// Returns what precedes the packets of block `number`, so many bytes of them.
@@ -84,17 +82,12 @@ impl BlockLayout {
         octets([number, payload_bytes + BLOCK_HEADER as u32])
     }
 
-    /// Returns whether the first bytes of a packet are those of one of its format and size.
+    /// Returns whether the first bytes of a packet have the mark of all.
     #[must_use]
     pub fn is_packet(&self, bytes: &[u8]) -> bool {
-        let word = |at: usize| {
-            let word = bytes.get(4 * at..4 * at + 4)?;
-            Some(u32::from_le_bytes(word.try_into().ok()?))
-        };
-        match self.format {
-            PacketFormat::Vdif => word(2).is_some_and(|word| (word & 0xFF_FFFF) * 8 == self.packet_bytes),
-            PacketFormat::Mark5b => word(0) == Some(0xABAD_DEED),
-        }
+        let (at, mask, value) = self.packets.mark;
+        let word = bytes.get(4 * at..4 * at + 4).and_then(|word| word.try_into().ok());
+        word.is_some_and(|word| u32::from_le_bytes(word) & mask == value)
     }
 }
 
@@ -124,11 +117,15 @@ mod tests {
     use super::*;
     use crate::recording::mark6::{blocks, files};
 
+    fn packets(bytes: u32) -> BlockPackets {
+        BlockPackets { bytes, format: 1, mark: (2, 0xFF_FFFF, bytes / 8) }
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let disk = directory.path().to_owned();
-        let layout = BlockLayout::new(5000, PacketFormat::Mark5b, 1200).unwrap();
+        let layout = BlockLayout::new(5000, packets(1200)).unwrap();
         assert_eq!((layout.payload_bytes(), layout.packet_bytes()), (4800, 1200));
         let (data, path) = path_of("exp_st_no0001");
         std::fs::create_dir(disk.join(data)).unwrap();
@@ -149,7 +146,7 @@ mod tests {
 
     #[test]
     fn sizes_that_no_reader_accepts_and_packets_of_another_size_are_none() {
-        let of = |block, packet| BlockLayout::new(block, PacketFormat::Vdif, packet);
+        let of = |block, packet| BlockLayout::new(block, packets(packet));
         for (block, packet) in
             [(0, 8), (7, 8), (8039, 8032), (4000, 8), (5000, 0), (2 << 30, 8), (u64::MAX, 8)]
         {
@@ -157,11 +154,9 @@ mod tests {
         }
         let layout = of(8040, 8032).unwrap();
         let mut packet = [0; 32];
-        packet[8..12].copy_from_slice(&(1u32 << 29 | 8032 / 8).to_le_bytes());
+        packet[8..12].copy_from_slice(&((1u32 << 29) | (8032 / 8)).to_le_bytes());
         assert!(layout.is_packet(&packet));
         packet[8] ^= 1;
         assert!(!layout.is_packet(&packet) && !layout.is_packet(&packet[..11]));
-        let mark5b = BlockLayout::new(20_000, PacketFormat::Mark5b, 10_016).unwrap();
-        assert!(mark5b.is_packet(&[0xED, 0xDE, 0xAD, 0xAB]) && !mark5b.is_packet(&[0xED, 0xDE, 0xAD, 0xAA]));
     }
 }

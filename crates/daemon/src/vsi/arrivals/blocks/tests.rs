@@ -2,7 +2,7 @@
 
 use super::super::tests::{World, send};
 use skyhaul::recording::mark6::{blocks, files};
-use skyhaul_core::vsi::{VsiAccepted, VsiBlocks, VsiExisting};
+use skyhaul_core::vsi::{VsiAccepted, VsiBlocks, VsiExisting, VsiPackets};
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -16,15 +16,16 @@ const BLOCK_BYTES: u64 = 3 * FRAME_BYTES as u64 + 100;
 fn frames(count: usize) -> Vec<u8> {
     let frame = |number: usize| {
         let mut frame = vec![number as u8; FRAME_BYTES];
-        frame[8..12].copy_from_slice(&(1u32 << 29 | FRAME_BYTES as u32 / 8).to_le_bytes());
+        frame[8..12].copy_from_slice(&((1u32 << 29) | (FRAME_BYTES as u32 / 8)).to_le_bytes());
         frame
     };
     (0..count).flat_map(frame).collect()
 }
 
 fn options(label: &str, disks: Vec<String>) -> VsiAccepted {
-    let (frame_bytes, block_bytes) = (FRAME_BYTES as u32, BLOCK_BYTES);
-    VsiAccepted::Blocks(VsiBlocks { label: label.into(), frame_bytes, is_mark5b: false, block_bytes, disks })
+    let bytes = FRAME_BYTES as u32;
+    let packets = VsiPackets { bytes, format: 0, mark: (2, 0xFF_FFFF, bytes / 8) };
+    VsiAccepted::Blocks(VsiBlocks { label: label.into(), packets, block_bytes: BLOCK_BYTES, disks })
 }
 
 fn disks(world: &World) -> Vec<PathBuf> {
