@@ -45,7 +45,7 @@ fn main() -> Result<(), Failure> {
     match words.as_slice() {
         ["serve", directory, address] => serve(Path::new(directory), address, None),
         ["serve", directory, address, certificate, key] => {
-            serve(Path::new(directory), address, Some(server_config(certificate, key)?))
+            serve(Path::new(directory), address, Some(&server_config(certificate, key)?))
         }
         ["get", address, path, files, rounds] => {
             get(connect(address)?, (address, path), (files.parse()?, rounds.parse()?))
@@ -92,7 +92,7 @@ fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn serve(directory: &Path, address: &str, tls: Option<Arc<ServerConfig>>) -> Result<(), Failure> {
+fn serve(directory: &Path, address: &str, tls: Option<&Arc<ServerConfig>>) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)?;
     if !listener.local_addr()?.ip().is_loopback() {
         return Err("it serves this host alone: give an address of loopback".into());
@@ -100,7 +100,7 @@ fn serve(directory: &Path, address: &str, tls: Option<Arc<ServerConfig>>) -> Res
     println!("{}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept()?;
-        let (directory, tls) = (directory.to_owned(), tls.clone());
+        let (directory, tls) = (directory.to_owned(), tls.cloned());
         std::thread::spawn(move || {
             // The client reports what it did not get.
             let _ = answer(stream, &directory, tls);

@@ -61,6 +61,7 @@ mod half_open;
 mod message;
 mod refusal;
 mod server;
+mod server_options;
 mod service;
 
 pub use crate::auth::{Fingerprint, ServerKey, Token};
@@ -69,8 +70,9 @@ pub use connection::Connection;
 pub use data::{DataStream, Encryptor};
 pub use first_bytes::{FirstBytes, MAX_FIRST_BYTES};
 pub use message::{Answer, Ask, Frames, Hello, PeerError, Preface, Waiting, Welcome};
-pub use refusal::{Refusal, RefusalObserver};
-pub use server::{PeerIntake, Server, ServerOptions, ServerStats, TokenHolders};
+pub use refusal::{PeerRefusal, RefusalObserver};
+pub use server::{PeerIntake, Server, TokenHolders};
+pub use server_options::{ServerOptions, ServerStats};
 pub use service::{
     Admission, DataConnections, Limits, QueueTicket, QueueTurn, RequestQueue, RequestSubject, Service,
     Session, SessionTally,

@@ -6,7 +6,7 @@ use crate::webdav::log_line::LoggedSession;
 use serde_json::{Value, json};
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
-use skyhaul::peer::{Refusal, RequestSubject, SessionTally};
+use skyhaul::peer::{PeerRefusal, RequestSubject, SessionTally};
 use std::fmt::{self, Debug, Formatter};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -184,7 +184,7 @@ impl PeerLedger {
     }
 
     /// Notes what the server refused; `clients` are the names of those who hold its tokens, in order.
-    pub(super) fn refuse(&self, clients: &[String], refusal: &Refusal<'_>) {
+    pub(super) fn refuse(&self, clients: &[String], refusal: &PeerRefusal<'_>) {
         self.refusals.fetch_add(1, Ordering::Relaxed);
         let client = refusal.held.and_then(|held| clients.get(held)).map(String::as_str);
         let is_of = |account: &&Arc<SessionAccount>| {

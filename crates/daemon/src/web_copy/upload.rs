@@ -11,11 +11,13 @@
 //!
 //! Limits: memory for pieces of [`MEMORY_BYTES`]; the clocks of [`progress`](crate::remote::progress) with [`STALL`].
 
+mod summed;
+
 use super::download::digest_numbers;
 use super::files::{Ended, account, each};
 use super::pace::{Pace, Paced};
 use super::{MIN_BYTES_PER_SECOND, SETTLE_TIME, WebClient, begin_error, fetch_error, in_the_way};
-use crate::remote::digests::{Algorithm, DigestSet, Digester};
+use crate::remote::digests::{Algorithm, DigestSet};
 use crate::remote::failure::{Failure, plain};
 use crate::remote::outgoing::{BodyReader, FileBody, Part, Source};
 use crate::remote::progress::{Progress as Moved, StallClock, Step};
@@ -40,7 +42,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -317,52 +319,6 @@ impl Upload<'_> {
         }
         let crc32c = digest_numbers(&mine).1;
         Ok(Some(if is_compared { Ended::Compared { bytes, crc32c } } else { Ended::Kept { bytes } }))
-    }
-
-    /// Digests of the file, read now.
-    fn sum(
-        &self,
-        open: &Opened,
-        algorithms: Vec<Algorithm>,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<DigestSet, FetchError> {
-        self.sum_of((open, 0..open.status.size), algorithms, is_over)
-    }
-
-    fn sum_of(
-        &self,
-        (open, range): (&Opened, Range<u64>),
-        algorithms: Vec<Algorithm>,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<DigestSet, FetchError> {
-        let (mut reader, never) = (self.reader(open, range), AtomicBool::new(false));
-        let mut digester = Digester::new(algorithms);
-        while let Some(bytes) =
-            reader.next_waiting(&never).map_err(|error| FetchError::Final(plain(&error)))?
-        {
-            digester.update(&bytes);
-            if is_over() {
-                return Err(FetchError::Over);
-            }
-        }
-        Ok(digester.finish())
-    }
-
-    /// How a server continues an upload of which it has something: behind the bytes that are the same here. `None`: it continues none.
-    fn continued(
-        &self,
-        open: &Opened,
-        received: Option<Received>,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Option<Continued>, FetchError> {
-        let (Some(mut there), Some(key)) = (received, open.key()) else { return Ok(None) };
-        let is_part = (1..open.status.size).contains(&there.bytes);
-        if !is_part
-            || self.sum_of((open, 0..there.bytes), Algorithm::ALWAYS.into(), is_over)? != there.digests
-        {
-            there = Received::default();
-        }
-        Ok(Some(Continued { key, there }))
     }
 
     fn reader(&self, open: &Opened, range: Range<u64>) -> BodyReader {

@@ -112,7 +112,7 @@ impl Monitor {
         let totals = MonitorTotals { lines: journal.counts(), ..MonitorTotals::new(&options.tests) };
         let text = Arc::new(Mutex::new(totals.metrics()));
         if let Some(path) = &options.metrics {
-            replace(path, &totals.metrics())?;
+            replace(path, totals.metrics())?;
         }
         Ok(Self { options, schedule, journal, totals, text, begun: Instant::now(), full: [false; 2] })
     }
@@ -209,7 +209,7 @@ impl Monitor {
 
     fn publish(&mut self, told: &mut dyn FnMut(MonitorEvent<'_>)) {
         if let Some(path) = &self.options.metrics {
-            let done = replace(path, &self.totals.metrics());
+            let done = replace(path, self.totals.metrics());
             self.totals.metrics_failures += u64::from(done.is_err());
             self.noted(1, done, told);
         }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// A connection or a request that a [`Server`](super::Server) refused.
 #[derive(Debug)]
-pub struct Refusal<'a> {
+pub struct PeerRefusal<'a> {
     /// Address of the client.
     pub from: SocketAddr,
     /// Which token it proved, by its place among the [`TokenHolders`](super::TokenHolders); `None` before the proof.
@@ -20,7 +20,7 @@ pub struct Refusal<'a> {
 }
 
 /// Takes refusals. It is called on the thread that refuses, and must not wait.
-pub type RefusalObserver = Box<dyn Fn(&Refusal<'_>) + Send + Sync>;
+pub type RefusalObserver = Box<dyn Fn(&PeerRefusal<'_>) + Send + Sync>;
 
 /// Who takes them, once there is somebody.
 #[derive(Default)]
@@ -31,14 +31,14 @@ impl Refusals {
         let _ = self.0.set(observer);
     }
 
-    pub(super) fn note(&self, refusal: &Refusal<'_>) {
+    pub(super) fn note(&self, refusal: &PeerRefusal<'_>) {
         self.0.get().inspect(|observer| observer(refusal));
     }
 
     /// A connection, for this reason.
     pub(super) fn connection(&self, from: SocketAddr, held: Option<usize>, reason: &str) {
         let subject = RequestSubject::default();
-        self.note(&Refusal { from, held, service: None, subject, reason });
+        self.note(&PeerRefusal { from, held, service: None, subject, reason });
     }
 
     /// A connection whose peer proved no token.

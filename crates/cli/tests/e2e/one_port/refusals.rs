@@ -13,6 +13,9 @@ const LOGGED: usize = 100;
 /// More than that.
 const FLOOD: usize = 3 * LOGGED;
 
+/// Asks for something that is refused.
+type Ask<'a> = Box<dyn Fn() + 'a>;
+
 fn refusals(one: &OnePort) -> Vec<Value> {
     let text = std::fs::read_to_string(one.at.join("access.jsonl")).unwrap_or_default();
     assert!(text.bytes().all(|byte| byte == b'\n' || (b' '..=b'~').contains(&byte)), "{text}");
@@ -53,7 +56,7 @@ fn each_refusal_is_a_line_with_its_reason() {
     };
     let denied = "the token does not permit to read /exp/other";
     // What is asked; the client, the service, the path, the reason of its line.
-    let cases: [(Box<dyn Fn() + '_>, [&str; 4]); 7] = [
+    let cases: [(Ask<'_>, [&str; 4]); 7] = [
         (Box::new(copy("mover", format!("@/exp/other {back}"))), ["mover", "copy", "/exp/other", denied]),
         (
             Box::new(copy("mover", format!("{here} @/disks/1/s"))),

@@ -25,9 +25,6 @@ use std::time::{Duration, Instant};
 /// Bytes received before the reader yields to a user who has not taken everything.
 const YIELD_BYTES: u64 = 2 << 20;
 
-/// Bytes of finished objects that a taker is given at a time: a quarter of the smallest L2 cache.
-const TAKEN_BYTES: u64 = 128 << 10;
-
 /// Minimum time between two checks of timeouts.
 const TICK_INTERVAL: Nanos = Nanos(2_000_000);
 /// Several times the longest interval between two clock readings while a reader runs.
@@ -80,7 +77,7 @@ pub(crate) struct ReaderState<O> {
     /// Bytes received when the user had last taken everything, or the reader had last yielded.
     pub(crate) yielded_at: u64,
     /// Bytes of the heaps that were finished when a taker last took them.
-    taken_bytes: u64,
+    pub(super) taken_bytes: u64,
     /// Until then the reader does not wait for a user who has little to release.
     pub(crate) no_grace_until: Nanos,
 }
@@ -378,20 +375,12 @@ impl<S: Store> StreamState<S> {
     }
 
     /// If finished objects go to a taker, it takes them.
-    fn give_to_taker(&self, me: &mut ReaderState<S::Out>) {
+    pub(super) fn give_to_taker(&self, me: &mut ReaderState<S::Out>) {
         if let Some(taker) = self.taker.get()
             && !me.out.is_empty()
         {
             me.taken_bytes = me.counts.heap_bytes;
             taker(me.out.drain(..));
-        }
-    }
-
-    /// The same while the table is locked, so that their memory is used again while it is in the cache.
-    #[inline]
-    pub(crate) fn take_early(&self, me: &mut ReaderState<S::Out>) {
-        if me.counts.heap_bytes - me.taken_bytes >= TAKEN_BYTES {
-            self.give_to_taker(me);
         }
     }
 
