@@ -32,6 +32,7 @@ mod control;
 mod destination;
 mod digest;
 mod fetch;
+mod flow_reader;
 mod flow_sender;
 mod flows;
 pub mod journal;

@@ -26,9 +26,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use summary::{shown, tell};
 
-/// How long a copy may stand still. A disk that tries a bad sector again takes tens of seconds; who presses Ctrl-C waits for none.
-const LIMITS: StallLimits =
-    StallLimits { moving: Duration::from_secs(120), stopping: Duration::from_secs(1) };
+/// How long a copy may stand still. A disk that tries a bad sector again takes tens of seconds; a server that reads for a comparison, or waits for a
+/// recording, takes hours; who presses Ctrl-C waits for none.
+const LIMITS: StallLimits = StallLimits {
+    moving: Duration::from_secs(120),
+    claimed: Duration::from_secs(24 * 3600),
+    stopping: Duration::from_secs(1),
+};
 
 /// What a server did, and where.
 #[derive(Serialize)]

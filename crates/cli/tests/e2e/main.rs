@@ -44,6 +44,7 @@ mod peers;
 mod placed;
 mod priorities;
 mod probe;
+mod pulled;
 mod quality;
 mod rdma;
 mod rdma_bench;

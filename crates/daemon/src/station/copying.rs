@@ -37,6 +37,8 @@ const MAX_ADDRESSES: usize = 4;
 /// Maximum rate at which a path is tried: a second of it disturbs no recording.
 const TRIAL_BITS: u64 = 1_000_000_000;
 
+/// How long a destination may say that it works while nothing moves here.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How long an attempt that was told to end may take while nothing moves.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -198,7 +200,8 @@ impl Copying {
         token: &Token,
         progress: &mut dyn FnMut(&Progress),
     ) -> io::Result<CopyReport> {
-        let limits = StallLimits { moving: self.destination.stall, stopping: STOP_TIMEOUT };
+        let limits =
+            StallLimits { moving: self.destination.stall, claimed: CLAIM_TIMEOUT, stopping: STOP_TIMEOUT };
         copy_watched(options, token, limits, Arc::clone(&self.control), progress)
     }
 

@@ -46,6 +46,7 @@ impl CopyActivity {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Those of this end.
     pub(super) fn own(&self) -> u64 {
         self.0.own.load(Ordering::Relaxed)
     }

@@ -148,10 +148,10 @@ pub(super) fn report(options: &CopyOptions, outcome: &Outcome, took: Duration, r
             (None, What::Link(_)) => report.links += 1,
             (None, What::File { size, .. }) => {
                 report.files += 1;
-                report.bytes += size;
+                report.bytes = report.bytes.saturating_add(*size);
                 if done.kept {
                     report.kept_files += 1;
-                    report.kept_bytes += size;
+                    report.kept_bytes = report.kept_bytes.saturating_add(*size);
                 } else {
                     report.copied.push(Copied { path: path.clone(), bytes: *size, crc32c: done.digest });
                 }

@@ -45,6 +45,9 @@ pub struct Progress {
     pub seconds: f64,
 }
 
+/// How long the other end may take to end its threads when all is there, in units of the patience: a read of a file that failed may still be under way.
+const END_PATIENCES: u32 = 4;
+
 /// The connection, with what an end must know besides.
 pub(super) struct Control<'a> {
     pub(super) connection: &'a mut Connection,
@@ -53,7 +56,7 @@ pub(super) struct Control<'a> {
     pub(super) progress: &'a mut dyn FnMut(&Progress),
     pub(super) patience: Duration,
     activity: CopyActivity,
-    heard: Instant,
+    last_heard: Instant,
     said: Instant,
 }
 
@@ -79,7 +82,7 @@ impl<'a> Control<'a> {
     ) -> Self {
         let (now, patience, activity) = (Instant::now(), tuning.patience, tuning.activity.clone());
         activity.begin_session();
-        Self { connection, stop, progress, patience, activity, heard: now, said: now }
+        Self { connection, stop, progress, patience, activity, last_heard: now, said: now }
     }
 
     pub(super) fn say(&mut self, message: &Message) -> io::Result<()> {
@@ -107,9 +110,14 @@ impl<'a> Control<'a> {
     /// The peer is gone, or stops.
     pub(super) fn hear(&mut self) -> io::Result<Option<Message>> {
         self.live()?;
-        match self.connection.receive::<Message>(POLL_TIMEOUT) {
+        let found = self.connection.receive::<Message>(POLL_TIMEOUT);
+        self.heard(found)
+    }
+
+    fn heard(&mut self, found: Result<Message, PeerError>) -> io::Result<Option<Message>> {
+        match found {
             Ok(message) => {
-                self.heard = Instant::now();
+                self.last_heard = Instant::now();
                 Ok(match message {
                     Message::Alive => None,
                     Message::Moving { steps, durable_bytes } => {
@@ -125,9 +133,30 @@ impl<'a> Control<'a> {
                     other => Some(other),
                 })
             }
-            Err(error) if error.is_late() && self.heard.elapsed() < self.patience => Ok(None),
+            Err(error) if error.is_late() && self.last_heard.elapsed() < self.patience => Ok(None),
+            Err(PeerError::Late { peer, what, .. }) => {
+                let seconds = self.last_heard.elapsed().as_secs_f64();
+                Err(of_peer(PeerError::Late { peer, what, seconds }))
+            }
             Err(error) => Err(of_peer(error)),
         }
+    }
+
+    /// Both ends have done all: exchange what each did.
+    pub(super) fn part(&mut self, mine: &Side) -> io::Result<Side> {
+        self.say(&Message::Finished(Box::new(mine.clone())))?;
+        let end = Instant::now() + self.patience * END_PATIENCES;
+        while Instant::now() < end {
+            if (self.stop)() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+            }
+            match self.hear()? {
+                Some(Message::Finished(theirs)) => return Ok(shown_side(*theirs)),
+                Some(Message::Sent(_)) | None => {}
+                Some(other) => return Err(self.unexpected(&other)),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the peer did not end the copy in time"))
     }
 
     /// Why it ended: what a thread failed of, or this. Where that is only a flow that the other end closed, the other end knows why.
@@ -155,6 +184,17 @@ impl<'a> Control<'a> {
         let text: String = format!("{message:?}").chars().take(60).collect();
         of_peer(self.connection.unexpected(&text))
     }
+}
+
+/// What a peer did, as it is kept and shown.
+pub(super) fn shown_side(mut side: Side) -> Side {
+    (side.engine, side.congestion) = (shown(&side.engine), shown(&side.congestion));
+    side
+}
+
+/// Bytes of memory that a peer's reason takes which stays with a file: kept twice, and as it is reported.
+pub(super) fn text_memory(text: &str) -> u64 {
+    text.len() as u64 * 3
 }
 
 /// Whether it says no more than that the other end is gone.

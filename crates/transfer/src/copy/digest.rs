@@ -19,14 +19,24 @@ const READ_BYTES: u64 = 1 << 20;
 /// Reads in flight.
 const READ_DEPTH: usize = 4;
 
-/// A checksum of numbered pieces that come in any order. Memory is that of the pieces that came too early.
+/// A checksum of numbered pieces that come in any order. Memory is that of the runs of pieces that came too early.
 #[derive(Clone, Debug)]
 pub(super) struct Digest {
     /// That of the pieces so far, which is that of no bytes at first.
     value: u32,
     combine: fn(u32, u32, u64) -> u32,
     next: u64,
-    early: BTreeMap<u64, (u32, u64)>,
+    /// By the first of each run.
+    early: BTreeMap<u64, Run>,
+}
+
+/// Pieces that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Behind the last.
+    end: u64,
+    checksum: u32,
+    bytes: u64,
 }
 
 impl Default for Digest {
@@ -45,13 +55,28 @@ impl Digest {
 
     /// Adds piece `number`, with its checksum and length.
     pub(super) fn add(&mut self, number: u64, checksum: u32, bytes: u64) {
-        if number >= self.next {
-            self.early.insert(number, (checksum, bytes));
+        let before = self.early.range(..=number).next_back().map(|(first, run)| (*first, *run));
+        // It came already.
+        if number < self.next || before.is_some_and(|(_, run)| number < run.end) {
+            return;
         }
-        while let Some((checksum, bytes)) = self.early.remove(&self.next) {
-            self.value = (self.combine)(self.value, checksum, bytes);
-            self.next += 1;
+        let (mut first, mut run) = (number, Run { end: number + 1, checksum, bytes });
+        if let Some((start, before)) = before.filter(|(_, before)| before.end == number) {
+            (first, run) = (start, self.joined(before, run));
         }
+        if let Some(after) = self.early.remove(&run.end) {
+            run = self.joined(run, after);
+        }
+        self.early.insert(first, run);
+        if let Some(run) = self.early.remove(&self.next) {
+            self.value = (self.combine)(self.value, run.checksum, run.bytes);
+            self.next = run.end;
+        }
+    }
+
+    fn joined(&self, first: Run, second: Run) -> Run {
+        let checksum = (self.combine)(first.checksum, second.checksum, second.bytes);
+        Run { end: second.end, checksum, bytes: first.bytes + second.bytes }
     }
 
     /// The digest, if all `pieces` pieces were added.
@@ -320,6 +345,21 @@ mod tests {
             digest.add(number as u64, crc32c::crc32c(piece), 100);
         }
         assert_eq!((digest.of(10), digest.of(11)), (Some(crc32c::crc32c(&bytes)), None));
+    }
+
+    /// A peer that leaves the first piece out until the end makes this end keep runs, not pieces.
+    #[test]
+    fn pieces_that_follow_each_other_are_kept_as_one() {
+        let zero = crc32c::crc32c(&[0]);
+        let mut digest = Digest::default();
+        (1..10_000).for_each(|number| digest.add(number, zero, 1));
+        assert_eq!(digest.early.len(), 1);
+        (20_000..30_000).rev().for_each(|number| digest.add(number, zero, 1));
+        digest.add(25_000, 7, 1);
+        assert_eq!((digest.early.len(), digest.of(30_000)), (2, None));
+        (10_000..20_000).for_each(|number| digest.add(number, zero, 1));
+        digest.add(0, zero, 1);
+        assert_eq!((digest.early.len(), digest.of(30_000)), (0, Some(zeros(30_000))));
     }
 
     #[test]

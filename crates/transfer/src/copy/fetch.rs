@@ -67,8 +67,10 @@ pub fn fetch(
     let into = local_into(&options)?;
     let into = into.first().ok_or_else(|| invalid("no directory to copy into".to_owned()))?;
     if options.dry_run {
-        let sizes =
-            SourceSizes { files: files.len() as u64, bytes: files.iter().map(|file| file.size).sum() };
+        let sizes = SourceSizes {
+            files: files.len() as u64,
+            bytes: files.iter().map(|file| file.size).fold(0, u64::saturating_add),
+        };
         let version = skyhaul::report::VERSION;
         return Ok(CopyReport { version, to_copy: Some(sizes), ..CopyReport::default() });
     }
@@ -298,7 +300,7 @@ impl<'a> Fetcher<'a> {
     fn want(&mut self, number: usize, target: &Target) {
         let (before, runs) = (target.resumed_bytes(), target.want());
         self.shared.watch.resumed.fetch_add(before, Ordering::Relaxed);
-        self.wanted += target.identity.size - before;
+        self.wanted = self.wanted.saturating_add(target.identity.size.saturating_sub(before));
         let open: u64 = runs.iter().map(|(_, count)| count).sum();
         if before > 0 && self.workers.sums_up(number) {
             // The checksum of the whole needs those of the ranges that are there.
@@ -412,7 +414,8 @@ impl<'a> Fetcher<'a> {
     }
 
     fn kept(&mut self, number: usize, digest: Option<u32>) {
-        self.kept_bytes += self.entries.get(number).map_or(0, Entry::size);
+        let size = self.entries.get(number).map_or(0, Entry::size);
+        self.kept_bytes = self.kept_bytes.saturating_add(size);
         self.done.push(Done::kept(number, digest));
     }
 

@@ -15,26 +15,26 @@
 
 use super::control::{POLL_INTERVAL, SessionState};
 use super::digest::{Contents, Reads, contents, zeros};
+use super::flow_reader::{Filled, FlowReader};
 use super::journal;
 use super::message::{Done, Failure};
 use super::options::{Account, Tuning, blocks};
 use super::range::{RangeHead, Runs, TRAILER};
-use super::target::{Files, Refusal, Resumed, Target};
+use super::target::{Files, MAX_RESENT_RANGES, Refusal, Resumed, Target};
 use skyhaul::peer::DataStream;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::address::system_text;
 use skyhaul_io::fifo::Fifo;
 use skyhaul_io::memory::{Block, Pool};
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// Bytes read and checked at a time: they stay in the cache between.
 pub(super) const CHECKSUM_STEP_BYTES: usize = 256 << 10;
-/// A path that damages more ranges than this is not usable.
-pub(super) const MAX_RESENT_RANGES: u64 = 1000;
+/// Holes that wait for the writer: they take no block, of which there are only so many.
+const MAX_WAITING_HOLES: usize = 4096;
 
 /// For the writer.
 pub(super) enum WriteOrder {
@@ -75,6 +75,8 @@ pub(super) struct ReceiverShared {
     pub(super) watch: SessionState,
     pub(super) files: Files,
     pub(super) orders: Fifo<WriteOrder>,
+    /// Holes among them.
+    pub(super) waiting_holes: AtomicUsize,
     pub(super) events: Fifo<ReceiverEvent>,
     /// Files to be read before they are believed.
     pub(super) checks: Fifo<Check>,
@@ -88,15 +90,6 @@ pub(super) struct ReceiverShared {
     pub(super) means: Mutex<(String, bool)>,
 }
 
-/// How reading some bytes went.
-pub(super) enum Filled {
-    Whole,
-    /// The peer closed the connection before the first.
-    Closed,
-    /// It is over here.
-    Over,
-}
-
 impl ReceiverShared {
     pub(super) fn new(tuning: &Tuning, flows: usize, account: Account) -> io::Result<Self> {
         let (pool, empty) = blocks(tuning, flows, &account)?;
@@ -104,6 +97,7 @@ impl ReceiverShared {
             watch: SessionState::of(tuning),
             files: Files::default(),
             orders: Fifo::default(),
+            waiting_holes: AtomicUsize::new(0),
             events: Fifo::default(),
             checks: Fifo::default(),
             held: AtomicUsize::new(0),
@@ -116,11 +110,22 @@ impl ReceiverShared {
     }
 
     /// The thread of a flow.
-    pub(super) fn receive(&self, mut stream: DataStream) -> io::Result<()> {
-        stream.socket().set_read_timeout(Some(POLL_INTERVAL))?;
+    pub(super) fn receive(&self, stream: DataStream) {
+        // Why it failed is known before the other end sees that it is closed.
+        let from = FlowReader::new(stream).map_err(|error| self.watch.fail(error));
+        if let Ok(mut from) = from
+            && let Err(error) = self.receive_from(&mut from)
+        {
+            self.watch.fail(error);
+        }
+    }
+
+    fn receive_from(&self, from: &mut FlowReader) -> io::Result<()> {
         let mut octets = [0; RangeHead::LEN];
+        // Holes have one length, but for the last.
+        let mut hole = (0, 0);
         loop {
-            match self.fill(&mut stream, &mut octets, true)? {
+            match self.fill(from, &mut octets, true)? {
                 Filled::Whole => {}
                 Filled::Closed | Filled::Over => return Ok(()),
             }
@@ -130,19 +135,26 @@ impl ReceiverShared {
             // Ranges under way of a file that has ended are read and dropped, so that the others continue.
             let range = match target.claim(&head, &self.account) {
                 Ok(range) => range,
-                Err(_) if target.is_ended() => {
-                    self.drop_payload(&mut stream, head.payload())?;
+                Err(_) if target.may_drop() => {
+                    self.drop_payload(from, head.payload())?;
                     continue;
                 }
                 Err(why) => return Err(why.into()),
             };
             if head.is_hole() {
+                if !self.has_room_for_holes() {
+                    return Ok(());
+                }
                 self.watch.count(u64::from(head.length), true);
-                self.orders.push(WriteOrder::Hole { file, range, crc: zeros(u64::from(head.length)) });
+                self.waiting_holes.fetch_add(1, Ordering::Relaxed);
+                if hole.0 != head.length {
+                    hole = (head.length, zeros(u64::from(head.length)));
+                }
+                self.orders.push(WriteOrder::Hole { file, range, crc: hole.1 });
                 continue;
             }
             let Some(mut block) = self.watch.wait(&self.empty, &self.watch.for_disk) else { return Ok(()) };
-            match self.payload(&mut stream, &mut block, head.payload())? {
+            match self.payload(from, &mut block, head.payload())? {
                 None => return Ok(()),
                 Some((crc, true)) => {
                     self.watch.count(u64::from(head.length), false);
@@ -166,7 +178,22 @@ impl ReceiverShared {
         }
     }
 
-    fn drop_payload(&self, from: &mut DataStream, length: usize) -> io::Result<()> {
+    /// Waits until the writer has taken holes; `false`: it is over.
+    fn has_room_for_holes(&self) -> bool {
+        while self.waiting_holes.load(Ordering::Relaxed) >= MAX_WAITING_HOLES {
+            if self.watch.is_over() {
+                return false;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        true
+    }
+
+    pub(super) fn fill(&self, from: &mut FlowReader, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
+        from.fill(&self.watch, self.tuning.patience, bytes, may_end)
+    }
+
+    fn drop_payload(&self, from: &mut FlowReader, length: usize) -> io::Result<()> {
         let mut left = if length == 0 { 0 } else { length + TRAILER };
         let mut bytes = vec![0; left.min(CHECKSUM_STEP_BYTES)];
         while left > 0 {
@@ -182,7 +209,7 @@ impl ReceiverShared {
     /// Read a payload and its checksum; whether they agree. None: it is over.
     pub(super) fn payload(
         &self,
-        from: &mut DataStream,
+        from: &mut FlowReader,
         block: &mut Block,
         length: usize,
     ) -> io::Result<Option<(u32, bool)>> {
@@ -200,41 +227,6 @@ impl ReceiverShared {
             _ => None,
         })
     }
-
-    /// Read as many bytes as there is room for.
-    pub(super) fn fill(&self, from: &mut DataStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
-        let (mut at, mut moved) = (0, Instant::now());
-        while at < bytes.len() {
-            match from.read(&mut bytes[at..]) {
-                Ok(0) if may_end && at == 0 => return Ok(Filled::Closed),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => {
-                    (at, moved) = (at + n, Instant::now());
-                    self.watch.arrived.fetch_add(n as u64, Ordering::Relaxed);
-                    self.watch.activity.step();
-                }
-                Err(error) if is_late(&error) => {
-                    if self.watch.is_over() {
-                        return Ok(Filled::Over);
-                    }
-                    // Between two ranges, the control connection shows whether the peer is alive.
-                    let within = at > 0 || !may_end;
-                    if within && moved.elapsed() > self.tuning.patience {
-                        return Err(io::Error::new(
-                            io::ErrorKind::TimedOut,
-                            "a flow stalled in the middle of a range",
-                        ));
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Filled::Whole)
-    }
-}
-
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
 /// Most parts of one session that are resumed.

@@ -191,6 +191,10 @@ impl Origin {
     }
 }
 
+/// Bytes of a name without its path, and how many times its path is kept.
+const ENTRY_BYTES: u64 = 1024;
+const PATHS_OF_ENTRY: usize = 4;
+
 /// One name in a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
@@ -210,10 +214,10 @@ impl Entry {
         if let What::File { size, .. } = self.what { size } else { 0 }
     }
 
-    /// Approximate bytes of memory that it takes at either end, with the messages about it.
+    /// Bytes of memory that it takes at either end, with what is known of it and reported at the end; its path in each of them.
     pub(super) fn memory(&self) -> u64 {
         let link = if let What::Link(to) = &self.what { to.len() } else { 0 };
-        512 + (self.path.len() * 2 + link) as u64
+        ENTRY_BYTES + (self.path.len() * PATHS_OF_ENTRY + link) as u64
     }
 
     /// Whether a status is that of the file when it was named.
@@ -506,10 +510,10 @@ pub(super) struct Sizes(Vec<(u64, u64)>);
 
 impl Sizes {
     pub(super) fn of(sizes: impl Iterator<Item = u64>) -> Self {
-        let mut all = vec![(0, 0); 65];
+        let mut all: Vec<(u64, u64)> = vec![(0, 0); 65];
         for size in sizes {
             let one = &mut all[bits(size)];
-            *one = (one.0 + 1, one.1 + size);
+            *one = (one.0 + 1, one.1.saturating_add(size));
         }
         Self(all)
     }

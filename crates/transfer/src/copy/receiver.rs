@@ -1,12 +1,12 @@
 //! The receiver: requests what it lacks, in messages of bounded length, and has it written.
 
-use super::control::{Control, Outcome, Progress};
+use super::control::{Control, Outcome, Progress, text_memory};
 use super::destination::{self, Destination, Rules, Verdict, skew};
 use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
 use super::manifest::{self, Allowed, MAX_ENTRIES, Seen};
 use super::message::{Done, Entry, Exists, Failure, Found, Message, Side, Want, What};
 use super::options::{Account, Tuning};
-use super::target::Target;
+use super::target::{MAX_RESENT_RANGES, Target};
 use super::writer::Writer;
 use skyhaul::peer::DataStream;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -47,6 +47,10 @@ struct Receiver<'a> {
     /// Not yet told.
     fresh: Vec<Done>,
     comparing: HashMap<usize, Comparing>,
+    /// Ends of files that the other end has announced.
+    sent: u64,
+    /// Runs of ranges that it was asked for.
+    runs: u64,
     wanted: u64,
     /// Bytes of files that were there already.
     kept_bytes: u64,
@@ -80,6 +84,8 @@ pub(super) fn receive(
         done: Vec::new(),
         fresh: Vec::new(),
         comparing: HashMap::new(),
+        sent: 0,
+        runs: 0,
         wanted: 0,
         kept_bytes: 0,
         directories: Vec::new(),
@@ -88,7 +94,7 @@ pub(super) fn receive(
     let went = std::thread::scope(|scope| {
         let shared = &receiving;
         for stream in flows {
-            scope.spawn(move || shared.receive(stream).map_err(|error| shared.watch.fail(error)));
+            scope.spawn(move || shared.receive(stream));
         }
         scope.spawn(move || writer.run().map_err(|error| shared.watch.fail(error)));
         scope.spawn(move || shared.check());
@@ -98,7 +104,7 @@ pub(super) fn receive(
     });
     let mut mine = receiving.watch.side(begun, cpu, count);
     (mine.engine, mine.direct) = receiving.means.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let ended = went.and_then(|()| receiver.part(&mut talk, &mine));
+    let ended = went.and_then(|()| talk.part(&mine));
     let (theirs, stopped) = match ended {
         Ok(theirs) => (theirs, None),
         Err(error) => {
@@ -133,7 +139,7 @@ impl Receiver<'_> {
                 shown = Instant::now();
                 let holes = shared.watch.holes.load(Ordering::Relaxed);
                 let moved = shared.watch.bytes.load(Ordering::Relaxed) + holes;
-                let there = shared.watch.resumed.load(Ordering::Relaxed) + self.kept_bytes;
+                let there = shared.watch.resumed.load(Ordering::Relaxed).saturating_add(self.kept_bytes);
                 let arrived = (shared.watch.arrived.load(Ordering::Relaxed) + holes).min(self.wanted);
                 let durable = shared.watch.activity.durable_bytes().min(self.wanted);
                 (talk.progress)(&Progress {
@@ -142,7 +148,7 @@ impl Receiver<'_> {
                     bytes: moved,
                     all_bytes: self.wanted,
                     there_bytes: there,
-                    confirmed_bytes: there + durable,
+                    confirmed_bytes: there.saturating_add(durable),
                     unconfirmed_bytes: arrived.saturating_sub(durable),
                     arrived_bytes: arrived,
                     seconds: begun.elapsed().as_secs_f64(),
@@ -152,18 +158,6 @@ impl Receiver<'_> {
         let _asked = shared.watch.activity.at_disk();
         self.settle(talk)?;
         self.tell(talk, shared)
-    }
-
-    /// Both ends have done all: exchange what each did.
-    fn part(&mut self, talk: &mut Control<'_>, mine: &Side) -> io::Result<Side> {
-        talk.say(&Message::Finished(Box::new(mine.clone())))?;
-        loop {
-            match talk.hear()? {
-                Some(Message::Finished(theirs)) => return Ok(*theirs),
-                Some(Message::Sent(_)) | None => {}
-                Some(other) => return Err(talk.unexpected(&other)),
-            }
-        }
     }
 
     fn take(&mut self, talk: &mut Control<'_>, message: Message, shared: &ReceiverShared) -> io::Result<()> {
@@ -184,6 +178,7 @@ impl Receiver<'_> {
                 let mut asks = Requests::default();
                 for Found { file, digest, error } in found {
                     let theirs = digest.ok_or_else(|| manifest::shown(&error.unwrap_or_default()));
+                    shared.account.charge(theirs.as_ref().err().map_or(0, |text| text_memory(text)))?;
                     let Some(one) = self.comparing.get_mut(&file).filter(|one| one.theirs.is_none()) else {
                         return Err(talk.unexpected(&Message::Digests(Vec::new())));
                     };
@@ -199,12 +194,20 @@ impl Receiver<'_> {
             Message::Sent(sent) => {
                 for one in sent {
                     let file = shared.files.find(one.file as u64);
-                    if !file.is_ok_and(|file| file.is_wanted()) {
+                    // Once each, again where a range came damaged, and where more were wanted meanwhile.
+                    self.sent += 1;
+                    let most = self.entries.len() as u64 + self.runs + MAX_RESENT_RANGES;
+                    let is_more = self.sent > most;
+                    if is_more || !file.is_ok_and(|file| file.is_wanted()) {
                         return Err(talk.unexpected(&Message::Sent(Vec::new())));
                     }
                     let order = match one.error {
                         None => WriteOrder::Sent { file: one.file, digest: one.digest },
-                        Some(error) => WriteOrder::Lost { file: one.file, error: manifest::shown(&error) },
+                        Some(error) => {
+                            let error = manifest::shown(&error);
+                            shared.account.charge(text_memory(&error))?;
+                            WriteOrder::Lost { file: one.file, error }
+                        }
                     };
                     shared.orders.push(order);
                 }
@@ -215,7 +218,7 @@ impl Receiver<'_> {
     }
 
     /// A name: make it, or want its ranges.
-    fn enter(&mut self, entry: Entry, shared: &ReceiverShared, asks: &mut Requests) -> io::Result<()> {
+    fn enter(&mut self, mut entry: Entry, shared: &ReceiverShared, asks: &mut Requests) -> io::Result<()> {
         let file = self.entries.len();
         if file >= MAX_ENTRIES {
             return Err(io::Error::new(
@@ -250,6 +253,13 @@ impl Receiver<'_> {
             self.changed.insert((entry.to, path.parent().unwrap_or(Path::new("")).to_owned()));
         }
         let verdict = verdict.and_then(|verdict| destination::fits(into, verdict));
+        if let (Ok(Verdict::Kept), What::File { size, .. }) = (&verdict, &mut entry.what)
+            && self.rules.exists == Exists::Skip
+        {
+            // One that is kept although it differs has a size of its own.
+            let there = into.tree.status(&into.path.join(&path)).ok().flatten();
+            *size = there.map_or(0, |there| there.size);
+        }
         self.entries.push(entry);
         shared.files.add(match &verdict {
             Ok(Verdict::Wanted(target) | Verdict::Check(target) | Verdict::Compare(target)) => {
@@ -280,7 +290,8 @@ impl Receiver<'_> {
     }
 
     fn kept(&mut self, file: usize, digest: Option<u32>) {
-        self.kept_bytes += self.entries.get(file).map_or(0, Entry::size);
+        let size = self.entries.get(file).map_or(0, Entry::size);
+        self.kept_bytes = self.kept_bytes.saturating_add(size);
         self.ended(Done::kept(file, digest));
     }
 
@@ -293,10 +304,12 @@ impl Receiver<'_> {
     fn want(&mut self, file: usize, target: &Target, shared: &ReceiverShared, asks: &mut Requests) {
         let (before, ranges) = (target.resumed_bytes(), target.want());
         shared.watch.resumed.fetch_add(before, Ordering::Relaxed);
-        self.wanted += target.identity.size - before;
+        // A peer may name more holes than a number holds.
+        self.wanted = self.wanted.saturating_add(target.identity.size.saturating_sub(before));
         if ranges.is_empty() {
             shared.orders.push(WriteOrder::Sent { file, digest: None });
         } else {
+            self.runs += ranges.len() as u64;
             asks.wants.push(Want { file, ranges });
         }
     }

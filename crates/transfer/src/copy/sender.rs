@@ -1,13 +1,13 @@
 //! The sender: names the files, and sends the ranges that the receiver wants.
 
-use super::control::{Control, Outcome, Progress};
+use super::control::{Control, Outcome, Progress, shown_side};
 use super::destination::now;
 use super::digest::Digest;
-use super::flows::MAX_RESENT_RANGES;
 use super::manifest::{Manifest, Root, shown};
 use super::message::{Done, Entry, Found, Message, Sent, Want};
 use super::options::{Account, Tuning};
 use super::reader::{Job, SenderEvent, SenderShared, changed};
+use super::target::MAX_RESENT_RANGES;
 use skyhaul::peer::DataStream;
 use skyhaul_io::disk::tree::Status;
 use skyhaul_io::host::thread::process_cpu_time;
@@ -151,7 +151,7 @@ impl Sender<'_> {
                     bytes: moved,
                     all_bytes: self.wanted,
                     there_bytes: self.there,
-                    confirmed_bytes: self.there + durable,
+                    confirmed_bytes: self.there.saturating_add(durable),
                     unconfirmed_bytes: arrived.saturating_sub(durable),
                     arrived_bytes: arrived,
                     seconds: begun.elapsed().as_secs_f64(),
@@ -216,13 +216,14 @@ impl Sender<'_> {
                 let kept =
                     |one: &&Done| one.kept && one.error.is_none() && !self.files.contains_key(&one.file);
                 let kept = done.iter().filter(kept).filter_map(|one| self.manifest.entries.get(one.file));
-                self.there += kept.map(Entry::size).sum::<u64>();
+                let kept = kept.map(Entry::size).fold(0, u64::saturating_add);
+                self.there = self.there.saturating_add(kept);
                 done.iter_mut().filter_map(|one| one.error.as_mut()).for_each(|error| *error = shown(error));
                 self.done.extend(done);
                 Ok(())
             }
             Message::Finished(side) => {
-                self.theirs = Some(side);
+                self.theirs = Some(Box::new(shown_side(*side)));
                 Ok(())
             }
             other => Err(talk.unexpected(&other)),
@@ -245,7 +246,7 @@ impl Sender<'_> {
             return Err(wrong());
         }
         if !self.files.contains_key(&want.file) {
-            self.there += entry.size().saturating_sub(self.wanted - before);
+            self.there = self.there.saturating_add(entry.size().saturating_sub(self.wanted - before));
         }
         let file = self.files.entry(want.file).or_default();
         // Ranges under way are not requested again, except those that arrived damaged.

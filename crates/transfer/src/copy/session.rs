@@ -182,7 +182,19 @@ pub(super) fn run(
     drop(aside);
     if sample.is_some() && outcome.stopped.is_none() {
         // What the server removes would delay what is measured next.
-        while !matches!(connection.receive(REMOVE_TIMEOUT).map_err(of_peer)?, Message::Alive) {}
+        let end = Instant::now() + REMOVE_TIMEOUT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the server did not remove its trial copy",
+                ));
+            }
+            if let Message::Alive = connection.receive(left).map_err(of_peer)? {
+                break;
+            }
+        }
     }
     Ok(Ran { outcome, took, rtt })
 }

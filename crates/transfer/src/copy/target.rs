@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,8 @@ pub(super) struct Target {
     ranges: Mutex<Ranges>,
     /// It ended: what is still on its way is not kept.
     ended: AtomicBool,
+    /// Ranges that came after its end.
+    dropped: AtomicU64,
 }
 
 impl Target {
@@ -108,7 +110,16 @@ impl Target {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let ranges = Mutex::new(Ranges { left: identity.ranges(), ..Ranges::default() });
-        Ok(Self { entry, tree, path, identity, replace, ranges, ended: AtomicBool::new(false) })
+        Ok(Self {
+            entry,
+            tree,
+            path,
+            identity,
+            replace,
+            ranges,
+            ended: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+        })
     }
 
     fn ranges(&self) -> MutexGuard<'_, Ranges> {
@@ -158,6 +169,12 @@ impl Target {
     /// Whether it ended.
     pub(super) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether a range that cannot be claimed is dropped: it was under way when its file ended, as each may be once, or again where it came damaged.
+    pub(super) fn may_drop(&self) -> bool {
+        let most = self.identity.ranges() + MAX_RESENT_RANGES;
+        self.is_ended() && self.dropped.fetch_add(1, Ordering::Relaxed) < most
     }
 
     pub(super) fn part(&self) -> PathBuf {
@@ -244,6 +261,10 @@ impl Files {
 
 /// How often ranges become durable: what a kill costs at most. Tests copy less than takes as long.
 const SYNC_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 500 });
+/// A path that damages more ranges than this is not usable.
+pub(super) const MAX_RESENT_RANGES: u64 = 1000;
+/// Ranges of a file that wait for a sync: holes take no block, and no bound but this one.
+const MAX_FRESH_RANGES: usize = 64 << 10;
 /// Unit in bytes of zeros that are left out of a file with holes.
 const PAGE_BYTES: usize = 4096;
 /// Most pieces of a range; of one that has more, only longer holes are left out.
@@ -326,9 +347,16 @@ impl PartFile {
     /// Whether ranges are to become durable.
     pub(super) fn is_due(&self) -> bool {
         let in_turn = !self.turns.is_empty() && self.flying == 0;
-        let now = self.failed || in_turn || self.synced.elapsed() >= SYNC_INTERVAL;
+        let full = self.fresh.len() >= MAX_FRESH_RANGES;
+        let now = self.failed || in_turn || full || self.synced.elapsed() >= SYNC_INTERVAL;
         let may = !self.spoiled && !self.syncing && (self.failed || !self.finishing);
         now && may && self.journal.is_some() && !self.fresh.is_empty()
+    }
+
+    /// Whether so many ranges wait for a sync that no more are taken before it.
+    pub(super) fn is_full(&self) -> bool {
+        let ended = self.failed || self.spoiled || self.finishing;
+        self.fresh.len() >= MAX_FRESH_RANGES && self.journal.is_some() && !ended
     }
 
     /// Whether it failed, and nothing of it is under way.

@@ -4,6 +4,7 @@ mod compared;
 mod encrypted;
 mod histories;
 mod hostile;
+mod hostile_server;
 mod path;
 mod pulled;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   caller ─ looks every 0.1 s ─▶ steps?  ◀── the thread of the copy, and its threads
-//!      └─ none for too long, or told to stop and none for a moment: given up; the thread ends with its disk
+//!      └─ none for too long, at this end for a day, or told to stop and none for a moment: given up; the thread ends with its disk
 //! ```
 
 use super::client::{CopyReport, copy};
@@ -22,6 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 pub struct StallLimits {
     /// Without a step at either end: a disk or the other host does not respond.
     pub moving: Duration,
+    /// Without a step at this end, whatever the other one says that it does: it reads for a comparison, or waits for a recording.
+    pub claimed: Duration,
     /// The same after it was told to stop.
     pub stopping: Duration,
 }
@@ -56,6 +58,7 @@ pub fn copy_watched<H: Send + 'static>(
     };
     std::thread::Builder::new().name("copy".into()).spawn(work)?;
     let (mut steps, mut moved, mut stopped) = (activity.steps(), Instant::now(), None);
+    let (mut own, mut own_moved) = (activity.own(), Instant::now());
     loop {
         match told.recv_timeout(LOOK_INTERVAL) {
             Ok(Told::Progress(now)) => progress(&now),
@@ -68,10 +71,13 @@ pub fn copy_watched<H: Send + 'static>(
         if activity.steps() != steps {
             (steps, moved) = (activity.steps(), Instant::now());
         }
+        if activity.own() != own {
+            (own, own_moved) = (activity.own(), Instant::now());
+        }
         if options.stop.is_set() {
             stop.stop();
             let since: Instant = *stopped.get_or_insert_with(Instant::now);
-            if since.max(moved).elapsed() >= limits.stopping {
+            if since.max(own_moved).elapsed() >= limits.stopping {
                 let text = if activity.is_at_disk() { "stopped; a disk did not respond" } else { "stopped" };
                 return Err(io::Error::new(io::ErrorKind::Interrupted, text));
             }
@@ -83,6 +89,13 @@ pub fn copy_watched<H: Send + 'static>(
             };
             stop.stop();
             let text = format!("nothing moved for {} s: {who} does not respond", limits.moving.as_secs());
+            return Err(io::Error::new(io::ErrorKind::Interrupted, text));
+        } else if own_moved.elapsed() >= limits.claimed {
+            stop.stop();
+            let text = format!(
+                "nothing arrived for {} s, although the other host says that it works",
+                limits.claimed.as_secs()
+            );
             return Err(io::Error::new(io::ErrorKind::Interrupted, text));
         }
     }

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ pub(super) struct Writer<'a> {
     /// Files that are renamed, and whose directories are not durable yet.
     closed: HashSet<usize>,
     swept: Instant,
+    /// A file of which no more ranges are taken until a sync.
+    full: Option<usize>,
 }
 
 impl<'a> Writer<'a> {
@@ -83,6 +86,7 @@ impl<'a> Writer<'a> {
             named: BTreeMap::new(),
             closed: HashSet::new(),
             swept: Instant::now(),
+            full: None,
         })
     }
 
@@ -104,7 +108,10 @@ impl<'a> Writer<'a> {
 
     fn turn(&mut self, more: bool) -> io::Result<()> {
         let idle = self.queue.in_flight() == 0;
-        if more {
+        self.full = self.full.filter(|file| self.open.get(file).is_some_and(PartFile::is_full));
+        if more && self.full.is_some() {
+            self.sweep();
+        } else if more {
             self.write_held();
             if idle {
                 match self.shared.orders.try_pop() {
@@ -115,6 +122,7 @@ impl<'a> Writer<'a> {
                 }
             }
             while self.queue.has_room()
+                && self.full.is_none()
                 && let Some(order) = self.shared.orders.try_pop()
             {
                 self.take(order);
@@ -141,11 +149,14 @@ impl<'a> Writer<'a> {
         let begun = Instant::now();
         let order = self.shared.orders.pop(POLL_INTERVAL);
         let waited = begun.elapsed().as_nanos() as u64;
-        self.shared.watch.for_flows.fetch_add(waited, std::sync::atomic::Ordering::Relaxed);
+        self.shared.watch.for_flows.fetch_add(waited, Ordering::Relaxed);
         order
     }
 
     fn take(&mut self, order: WriteOrder) {
+        if let WriteOrder::Hole { .. } = &order {
+            self.shared.waiting_holes.fetch_sub(1, Ordering::Relaxed);
+        }
         let file = match &order {
             WriteOrder::Range { file, .. }
             | WriteOrder::Hole { file, .. }
@@ -320,6 +331,9 @@ impl<'a> Writer<'a> {
     fn written(&mut self, file: usize, range: u64, crc: u32) {
         let Some(landing) = self.open.get_mut(&file) else { return };
         landing.written(range, crc);
+        if landing.is_full() {
+            self.full = Some(file);
+        }
         self.finish(file);
     }
 

@@ -16,7 +16,8 @@ mod rate;
 use self::rate::{Point, seen};
 use super::super::control::SessionState;
 use super::super::destination::Destination;
-use super::super::flows::{Filled, ReceiverShared, WriteOrder};
+use super::super::flow_reader::{Filled, FlowReader};
+use super::super::flows::{ReceiverShared, WriteOrder};
 use super::super::message::{Trial, TrialResult, Tried};
 use super::super::options::{Account, Tuning};
 use super::super::range::RangeHead;
@@ -273,8 +274,8 @@ fn generate(shared: &ReceiverShared, bytes: u64, span: Duration) {
 }
 
 /// The ranges of a flow into memory, and to the writer.
-fn land(shared: &ReceiverShared, mut stream: DataStream) -> io::Result<()> {
-    stream.socket().set_read_timeout(Some(POLL_INTERVAL))?;
+fn land(shared: &ReceiverShared, stream: DataStream) -> io::Result<()> {
+    let mut stream = FlowReader::new(stream)?;
     let mut octets = [0; RangeHead::LEN];
     while let Filled::Whole = shared.fill(&mut stream, &mut octets, true)? {
         let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;

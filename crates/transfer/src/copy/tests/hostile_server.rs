@@ -1,0 +1,154 @@
+//! A server that holds the token and takes its time: one byte a second, claims without a byte, ranges without end.
+
+use super::super::message::{Entry, Message, Name, Origin, Sent, What};
+use super::super::{CopyOptions, HOLE, RangeHead, StallLimits, copy_watched};
+use super::{Site, token};
+use serde_json::Value;
+use skyhaul::peer::{Admission, Connection, Limits, PeerError, Server, ServerOptions, Service, Session};
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Only a hang lasts this long.
+const LIMIT: Duration = Duration::from_secs(90);
+/// The patience of these clients.
+const PATIENCE: Duration = Duration::from_millis(500);
+const SIZE: u64 = 1 << 20;
+
+type Play = fn(&mut Connection, &mut TcpStream) -> Result<(), PeerError>;
+
+/// Names one file of more, and does this when it is wanted.
+struct Evil(Play);
+
+impl Service for Evil {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn admit(&self, _: &Value, _: &Limits) -> Result<Admission, String> {
+        Ok(Admission::aside(LIMIT))
+    }
+
+    fn run(&self, session: &mut Session<'_>, _: Value) -> Result<(), PeerError> {
+        let connections = session.data_connections(1, false)?;
+        session.connection.send(&Message::Ready { cookie: connections.cookie() })?;
+        let Some(flow) = connections.next(LIMIT) else { return Ok(()) };
+        let mut flow = flow.into_sender()?.0;
+        let entry = Entry {
+            to: 0,
+            path: Name::Text("exp".into()),
+            what: What::File { size: SIZE, sparse: true },
+            mode: 0o644,
+            modified: (1, 0),
+            origin: Origin::default(),
+        };
+        session.connection.send(&Message::Entries(vec![entry]))?;
+        while !matches!(session.connection.receive(LIMIT)?, Message::Wanted(_)) {}
+        (self.0)(session.connection, &mut flow)
+    }
+}
+
+fn head() -> RangeHead {
+    RangeHead { size: SIZE, length: 256 << 10, ..RangeHead::default() }
+}
+
+/// How a client ends that copies from such a server; it is told to stop after a time.
+fn ended(play: Play, limits: StallLimits, stop_after: Duration) -> String {
+    let site = Site::new();
+    let server = Server::start(
+        "127.0.0.1:0".parse().unwrap(),
+        token(),
+        ServerOptions::default(),
+        vec![Box::new(Evil(play))],
+    )
+    .unwrap();
+    let mut options = CopyOptions { server: vec![server.local()], ..site.options(&["exp"], &["home"], true) };
+    (options.tuning.flows, options.tuning.patience) = (1, PATIENCE);
+    let (stop, (told, tells)) = (options.stop.clone(), channel());
+    std::thread::spawn(move || {
+        let report = copy_watched(&options, &token(), limits, (), &mut |_| {});
+        let said = report.map_or_else(
+            |error| error.to_string(),
+            |report| format!("{:?} {:?}", report.stopped, report.failed),
+        );
+        told.send(said)
+    });
+    let said = tells.recv_timeout(stop_after).or_else(|_| {
+        stop.stop();
+        tells.recv_timeout(LIMIT)
+    });
+    drop(server);
+    said.expect("the client does not end")
+}
+
+const PATIENT: StallLimits =
+    StallLimits { moving: LIMIT, claimed: LIMIT, stopping: Duration::from_millis(500) };
+
+/// Says each moment that it does something.
+fn works(connection: &mut Connection) -> Result<(), PeerError> {
+    for steps in 1.. {
+        connection.send(&Message::Moving { steps, durable_bytes: 0 })?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_flow_that_trickles_ends_the_copy() {
+    let trickle: Play = |connection, flow| {
+        let bytes = head().octets().into_iter().chain(std::iter::repeat(7));
+        for (steps, byte) in bytes.enumerate() {
+            flow.write_all(&[byte])?;
+            connection.send(&Message::Moving { steps: steps as u64, durable_bytes: 0 })?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    };
+    let said = ended(trickle, PATIENT, LIMIT);
+    assert!(said.contains("of a range in 2 s, less than 16 KiB"), "{said}");
+}
+
+#[test]
+fn a_server_that_only_says_that_it_works_is_given_up() {
+    let limits = StallLimits { claimed: Duration::from_secs(2), ..PATIENT };
+    let said = ended(|connection, _| works(connection), limits, LIMIT);
+    assert!(said.contains("nothing arrived for 2 s, although the other host says that it works"), "{said}");
+}
+
+#[test]
+fn who_presses_ctrl_c_waits_for_no_claims() {
+    let said = ended(|connection, _| works(connection), PATIENT, Duration::from_secs(1));
+    assert!(said.contains("stopped") || said.contains("interrupted"), "{said}");
+}
+
+/// Ranges of a file that has failed, which are dropped: not for ever, and not when the client is to end.
+#[test]
+fn ranges_without_end_of_a_file_that_has_ended_end_the_copy() {
+    let flood: Play = |connection, flow| {
+        let error = Some("gone".to_owned());
+        connection.send(&Message::Sent(vec![Sent { file: 0, digest: None, error }]))?;
+        let heads = RangeHead { flags: HOLE, ..head() }.octets().repeat(1000);
+        loop {
+            flow.write_all(&heads)?;
+        }
+    };
+    let said = ended(flood, PATIENT, LIMIT);
+    assert!(said.contains("a range twice"), "{said}");
+}
+
+/// All is there, and the server says everything but that.
+#[test]
+fn a_server_that_does_not_end_the_copy_is_given_up() {
+    let play: Play = |connection, flow| {
+        connection.send(&Message::AllEntries)?;
+        for range in 0..SIZE / (256 << 10) {
+            flow.write_all(&RangeHead { flags: HOLE, offset: range * (256 << 10), ..head() }.octets())?;
+        }
+        connection.send(&Message::Sent(vec![Sent { file: 0, digest: None, error: None }]))?;
+        while !matches!(connection.receive(LIMIT)?, Message::Finished(_)) {}
+        works(connection)
+    };
+    let said = ended(play, PATIENT, LIMIT);
+    assert!(said.contains("did not end the copy in time"), "{said}");
+}
