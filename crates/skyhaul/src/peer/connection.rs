@@ -98,6 +98,12 @@ impl Connection {
         TcpInfo::of(self.channel.socket()).map_or(Duration::ZERO, |info| info.rto)
     }
 
+    /// Bytes that were sent here and have not left, as the peer has no room for them; 0 where the kernel does not say.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> u64 {
+        TcpInfo::of(self.channel.socket()).map_or(0, |info| info.notsent.into())
+    }
+
     /// The client's side of the handshake.
     pub(super) fn greet(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
         // TLS begins before the server's version is here, which spares a round trip. A server without TLS ends the connection then,

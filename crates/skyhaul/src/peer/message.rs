@@ -49,7 +49,9 @@ pub enum PeerError {
     },
     /// The peer sent no valid greeting.
     #[error(
-        "{0} is not a skyhaul server{hint}", hint = NO_SERVER)]
+        "{0} is not a skyhaul server{hint}; one that runs ends new connections while too many clients connect at once: try again",
+        hint = NO_SERVER
+    )]
     Stranger(SocketAddr),
     /// The versions of the protocol differ.
     #[error(

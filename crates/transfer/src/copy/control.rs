@@ -114,6 +114,15 @@ impl<'a> Control<'a> {
         self.heard(found)
     }
 
+    /// The next message, if it is here already.
+    ///
+    /// # Errors
+    /// As [`hear`](Self::hear), but that silence is none.
+    pub(super) fn hear_now(&mut self) -> io::Result<Option<Message>> {
+        self.live()?;
+        self.connection.poll::<Message>().transpose().map_or(Ok(None), |found| self.heard(found))
+    }
+
     fn heard(&mut self, found: Result<Message, PeerError>) -> io::Result<Option<Message>> {
         match found {
             Ok(message) => {

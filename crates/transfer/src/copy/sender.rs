@@ -138,6 +138,12 @@ impl Sender<'_> {
                     break;
                 }
             }
+            // Else both ends wait to be heard when the other one's answers to many names fill the buffers.
+            while !self.all_named
+                && let Some(message) = talk.hear_now()?
+            {
+                self.take(talk, message, shared)?;
+            }
             self.tell(talk, shared)?;
             if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
@@ -168,7 +174,8 @@ impl Sender<'_> {
 
     /// The next names.
     fn name(&mut self, talk: &mut Control<'_>) -> io::Result<()> {
-        if self.all_named {
+        // An end that makes names slower than they come is waited for here: a message is to be taken within a time.
+        if self.all_named || talk.connection.unsent_bytes() > MAX_ENTRIES_BYTES as u64 {
             return Ok(());
         }
         if self.named == 0 {

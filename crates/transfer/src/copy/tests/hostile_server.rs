@@ -1,13 +1,14 @@
-//! A server that holds the token and takes its time: one byte a second, claims without a byte, ranges without end.
+//! A server that holds the token and takes its time: one byte a second, claims without a byte, ranges without end, names taken late.
 
 use super::super::message::{Entry, Message, Name, Origin, Sent, What};
-use super::super::{CopyOptions, HOLE, RangeHead, StallLimits, copy_watched};
+use super::super::{CopyOptions, HOLE, RangeHead, StallLimits, copy, copy_watched};
 use super::{Site, token};
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Server, ServerOptions, Service, Session};
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::mpsc::channel;
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 /// Only a hang lasts this long.
@@ -151,4 +152,75 @@ fn a_server_that_does_not_end_the_copy_is_given_up() {
     };
     let said = ended(play, PATIENT, LIMIT);
     assert!(said.contains("did not end the copy in time"), "{said}");
+}
+
+/// An end to which is copied; does this when it is about to be named what there is.
+struct Destination(fn(&mut Connection) -> Result<(), PeerError>, SyncSender<bool>);
+
+impl Service for Destination {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn admit(&self, _: &Value, _: &Limits) -> Result<Admission, String> {
+        Ok(Admission::aside(LIMIT))
+    }
+
+    fn run(&self, session: &mut Session<'_>, _: Value) -> Result<(), PeerError> {
+        let connections = session.data_connections(1, false)?;
+        session.connection.send(&Message::Ready { cookie: connections.cookie() })?;
+        (self.0)(session.connection)?;
+        let _flow = connections.next(LIMIT);
+        let mut all = false;
+        while let Ok(message) = session.connection.receive::<Message>(LIMIT) {
+            if let Message::AllEntries = message {
+                all = true;
+                session.connection.send(&Message::Stop { why: "all of it".to_owned() })?;
+            }
+        }
+        self.1.send(all).map_err(|_| PeerError::Stopped)
+    }
+}
+
+/// Copies some 12 MiB of names there; why it ended, and whether all of them came.
+fn named(does: fn(&mut Connection) -> Result<(), PeerError>) -> (String, bool) {
+    let site = Site::new();
+    let long: PathBuf = std::iter::repeat_n("d".repeat(250), 12).collect();
+    std::fs::create_dir_all(site.at("src").join(&long)).unwrap();
+    for file in 0..4000 {
+        std::fs::write(site.at("src").join(&long).join(file.to_string()), "").unwrap();
+    }
+    let (to, heard) = sync_channel(1);
+    let services: Vec<Box<dyn Service>> = vec![Box::new(Destination(does, to))];
+    let server =
+        Server::start("127.0.0.1:0".parse().unwrap(), token(), ServerOptions::default(), services).unwrap();
+    let mut options = CopyOptions { server: vec![server.local()], ..site.options(&["src"], &["in"], false) };
+    options.tuning.flows = 1;
+    let stopped = copy(&options, &token(), &mut |_| {}).unwrap().stopped.unwrap();
+    (stopped, heard.recv_timeout(LIMIT).unwrap())
+}
+
+/// An end that names hears what the other one says, between any two messages: when that fills the buffers, each waits for the other.
+#[test]
+fn answers_are_heard_before_more_is_named() {
+    let (stopped, all) = named(|connection| {
+        for _ in 0..1000 {
+            connection.send(&Message::Done(Vec::new()))?;
+        }
+        connection.send(&Message::Stop { why: "enough of it".to_owned() })
+    });
+    assert!(stopped.contains("enough of it") && !all, "{stopped}, all of it: {all}");
+}
+
+/// A host may take more seconds for names than a message may take, while it says that it works.
+#[test]
+fn an_end_that_takes_names_slowly_is_waited_for() {
+    let (stopped, all) = named(|connection| {
+        for steps in 0..12 {
+            connection.send(&Message::Moving { steps, durable_bytes: 0 })?;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        Ok(())
+    });
+    assert!(stopped.contains("all of it") && all, "{stopped}, all of it: {all}");
 }
