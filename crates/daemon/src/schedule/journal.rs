@@ -40,10 +40,19 @@ struct JournalFile {
 impl JournalFile {
     fn append(&mut self, line: &str) -> io::Result<()> {
         let line = if self.is_cut { format!("{SEAL}{line}") } else { line.to_owned() };
-        self.is_cut = true;
-        self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data())?;
-        self.is_cut = false;
-        Ok(())
+        let before = self.file.metadata()?.len();
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        self.settle(written, before)
+    }
+
+    /// Passes on how a line was written behind the first `before` bytes. One that failed may be there whole: after a restart it would count.
+    fn settle(&mut self, written: io::Result<()>, before: u64) -> io::Result<()> {
+        self.is_cut = written.is_err();
+        if self.is_cut {
+            // What cannot be cut off is sealed before the next line.
+            let _ = self.file.set_len(before);
+        }
+        written
     }
 }
 
@@ -132,5 +141,21 @@ mod tests {
                 "after {cut}"
             );
         }
+    }
+
+    #[test]
+    fn a_line_whose_sync_failed_does_not_count_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let disks = [directory.path().to_owned()];
+        let begun = |name: &str| JournalRecord { end: None, attempt: 1, at: 7, start: 9, name: name.into() };
+        let mut journal = ScheduleJournal::open(&disks, "x").unwrap();
+        journal.append(&begun("no1")).unwrap();
+        let file = &mut journal.files[0];
+        let before = file.file.metadata().unwrap().len();
+        file.file.write_all(format!("{}\n", begun("no2")).as_bytes()).unwrap();
+        file.settle(Err(io::Error::other("the disk failed")), before).unwrap_err();
+        assert_eq!(ScheduleJournal::open(&disks, "x").unwrap().records, [begun("no1")]);
+        journal.append(&begun("no3")).unwrap();
+        assert_eq!(ScheduleJournal::open(&disks, "x").unwrap().records, [begun("no1"), begun("no3")]);
     }
 }

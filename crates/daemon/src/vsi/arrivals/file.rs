@@ -65,6 +65,17 @@ impl ArrivingFile {
         self.present
     }
 
+    /// Passes on the `result` of a sync. If it failed, only the `synced` bytes stay that an earlier one made durable: the kernel reports once that
+    /// it has lost pages, and who continues the file would trust its length.
+    fn durable(&self, result: io::Result<()>, synced: u64) -> io::Result<()> {
+        if result.is_err() {
+            // It fails already; if this does as well, the error is the same disk's.
+            let _ = self.file.set_len(synced);
+            *lock(&self.end) = synced;
+        }
+        result
+    }
+
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut turn = DiskTurn::ask(&self.file, bytes.len() as u64)?;
         turn.wait();
@@ -90,11 +101,11 @@ impl Receiver for ArrivingFile {
             *lock(&self.end) = at;
             arrival.wrote(read as u64);
             if at - synced >= SYNC_BYTES {
-                self.file.sync_data().map_err(fault)?;
+                self.durable(self.file.sync_data(), synced).map_err(fault)?;
                 synced = at;
             }
         }
-        self.file.sync_all().map_err(fault)?;
+        self.durable(self.file.sync_all(), synced).map_err(fault)?;
         // Who does not wait for it has gone.
         let _ = peer.write(&[RECEIVED]);
         peer.close();
@@ -113,5 +124,21 @@ impl Receiver for ArrivingFile {
         self.file.sync_all().map_err(fault)?;
         let above = self.path.parent().unwrap_or(Path::new(""));
         self.tree.directory(above).and_then(|directory| directory.sync_all()).map_err(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_sync_only_what_an_earlier_one_made_durable_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let arriving = ArrivingFile::open(&[directory.path().into()], "f", VsiExisting::Replace).unwrap();
+        arriving.write(&[7; 10], 0).unwrap();
+        assert!(arriving.durable(Ok(()), 4).is_ok());
+        assert_eq!(arriving.file.metadata().unwrap().len(), 10);
+        assert!(arriving.durable(Err(io::Error::other("the disk failed")), 4).is_err());
+        assert_eq!((arriving.file.metadata().unwrap().len(), *lock(&arriving.end)), (4, 4));
     }
 }
