@@ -6379,7 +6379,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__packet__subcmd__path)
-            opts="-h -V --config --show-config --help --version frames-8032 frames-1440 threads-8032 heaps-1k heaps-4k heaps-64k singly-4k events-64k"
+            opts="-h -V --config --show-config --help --version frames-8032 frames-1440 threads-8032 heaps-1k heaps-4k heaps-64k sent-4k sent-64k singly-4k events-64k"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
