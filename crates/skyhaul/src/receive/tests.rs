@@ -458,6 +458,13 @@ fn groups(fates: &[Fate], lengths: &[(usize, bool)], threads: u16, order: Option
     unreachable!()
 }
 
+/// Reports without the number of long rows of refused packets.
+fn without_refusals(reports: &str) -> String {
+    let (first, others) = reports.split_once("refusals: ").unwrap_or((reports, ""));
+    let others = others.split("refusals: ").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    std::iter::once(first).chain(others).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -470,9 +477,12 @@ proptest! {
     ) {
         let groups = groups(&fates, &lengths, threads, order);
         let (together, one_by_one) = (outcome(&groups, true), outcome(&groups, false));
-        prop_assert_eq!(&together.1, &one_by_one.1);
-        // Where the counter goes back, it begins anew for the order when its part is handed on: at the end of a train.
-        if !fates.iter().any(|fate| matches!(fate, Fate::Jump(..0))) {
+        // Where the counter goes back, it begins anew for the order when its part is handed on: at the end of a train. And packets that are
+        // refused behind a placed one of their train count as a row from the next train on: whether it is long may differ by that.
+        if fates.iter().any(|fate| matches!(fate, Fate::Jump(..0))) {
+            prop_assert_eq!(without_refusals(&together.1), without_refusals(&one_by_one.1));
+        } else {
+            prop_assert_eq!(&together.1, &one_by_one.1);
             prop_assert_eq!(&together.2, &one_by_one.2);
         }
         // When a part is handed on does not matter, and which of two streams is first.
