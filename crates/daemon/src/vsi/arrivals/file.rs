@@ -134,7 +134,10 @@ mod tests {
     #[test]
     fn after_a_failed_sync_only_what_an_earlier_one_made_durable_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let arriving = ArrivingFile::open(&[directory.path().into()], "f", VsiExisting::Replace).unwrap();
+        let name = directory.path().join("f");
+        let arriving =
+            ArrivingFile::open(&[directory.path().into()], name.to_str().unwrap(), VsiExisting::Replace)
+                .unwrap();
         arriving.write(&[7; 10], 0).unwrap();
         assert!(arriving.durable(Ok(()), 4).is_ok());
         assert_eq!(arriving.file.metadata().unwrap().len(), 10);
