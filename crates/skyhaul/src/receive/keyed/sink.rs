@@ -11,8 +11,8 @@ use skyhaul_io::source::Train;
 use std::io;
 use std::net::SocketAddr;
 
-/// Bytes of finished objects that a taker is given at a time: a quarter of the smallest L2 cache.
-const TAKEN_BYTES: u64 = 128 << 10;
+/// Bytes of finished objects that a taker is given at a time: a few per cent of the smallest L2 cache.
+const TAKEN_BYTES: u64 = 32 << 10;
 
 /// Gives each train that has arrived to the function. Returns the number of packets.
 pub(crate) type PollTrains<'a> = dyn FnMut(&mut dyn FnMut(&Train<'_>)) -> io::Result<usize> + 'a;
