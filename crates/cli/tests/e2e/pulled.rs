@@ -1,7 +1,7 @@
 //! `copy` from a server that holds the token and means harm.
 //!
-//! Whatever it sends, the client ends with an error and a status that is not 0, writes nothing but what was asked for, leaves files that were
-//! there as they are, and keeps to its memory.
+//! For each message it can send, the client ends with an error and a status other than 0, writes only what was asked for, leaves existing
+//! files alone, and stays within its memory.
 
 mod evil;
 
@@ -74,7 +74,7 @@ fn names_of_a_hostile_server_are_not_made() {
         names("zero", invalid, vec![file("exp/a\0b", 0)]),
         names("long", invalid, vec![file(&long, 0)]),
         names("deep", invalid, vec![file(&deep, 0)]),
-        names("doubled slash", invalid, vec![file("exp//x", 0)]),
+        names("two slashes", invalid, vec![file("exp//x", 0)]),
         names("journal of another", "temporary file", vec![file("exp/.earlier.skyhaul-journal", 0)]),
         names("part of another", "temporary file", vec![file("exp/.earlier.skyhaul-part", 0)]),
         names("through a link", "Not a directory", vec![file("exp/out/escaped", 0)]),

@@ -180,7 +180,7 @@ pub(crate) struct Upload {
     pub(crate) file: File,
     digester: Option<Digester>,
     pub(crate) bytes: u64,
-    /// Bytes of which its note says that they arrived.
+    /// Bytes that its note counts as arrived.
     pub(super) noted: u64,
     unfinished: Unfinished,
     is_named: bool,

@@ -56,7 +56,7 @@ impl Drop for StationMount {
     }
 }
 
-/// Mounts, and says what happens, until the service ends.
+/// Mounts the scans and reports events until the service ends.
 fn run(config: MountConfig, is_ending: &AtomicBool) {
     let (point, timeout) = (config.point.clone(), config.options.timeout);
     let mount = match ScanMount::new(&config.point, config.options) {

@@ -95,7 +95,7 @@ fn what_is_not_the_beginning_of_the_file_is_sent_again() {
     let report = here.copy(&to, 0);
     assert_eq!(number(&report["resumed_bytes"]), 0, "{report}");
     assert!(std::fs::read(files.root.join("f")).unwrap() == data);
-    // A client that says what it has not asked for, or that would leave a hole.
+    // A client that continues without asking first, or that would leave a hole.
     let key = "Skyhaul-Upload: 0123456789abcdef0123456789abcdef";
     for (headers, status) in [
         (&["Content-Range: bytes 3-5/6"][..], 400),

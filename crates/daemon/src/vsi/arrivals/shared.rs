@@ -57,7 +57,7 @@ pub(super) enum Refusal {
 /// Opens the disks that respond.
 ///
 /// # Errors
-/// There are none.
+/// No disk responds.
 pub(super) fn responding(disks: &[PathBuf]) -> Result<Vec<(PathBuf, Tree)>, String> {
     let opened = ask_disks(disks, DISK_ANSWER_TIMEOUT, |_, disk, _| Tree::open(disk));
     let usable =

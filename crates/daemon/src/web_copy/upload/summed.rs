@@ -39,7 +39,7 @@ impl Upload<'_> {
         Ok(digester.finish())
     }
 
-    /// How a server continues an upload of which it has something: behind the bytes that are the same here. `None`: it continues none.
+    /// Where a server that has part of the file continues: behind the bytes that are the same here. `None`: it does not continue uploads.
     pub(super) fn continued(
         &self,
         open: &Opened,

@@ -15,7 +15,7 @@ pub(crate) struct Series<'a> {
     pub(crate) count: usize,
 }
 
-/// Payloads of consecutive packets of one heap, each of which begins where the one before ends. The table looks the heap
+/// Payloads of consecutive packets of one heap, each beginning where the previous one ends. The table looks the heap
 /// up once for all of them.
 ///
 /// ```text
@@ -25,7 +25,7 @@ pub(crate) struct Series<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     first: Series<'a>,
-    /// Packets with other heads, of which the heap keeps nothing.
+    /// Packets with other heads. The heap keeps nothing from those.
     more: &'a [Series<'a>],
     /// Of all series.
     pub(crate) count: usize,

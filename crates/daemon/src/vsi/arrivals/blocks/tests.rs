@@ -84,7 +84,7 @@ fn a_scan_is_spread_over_the_disks_and_read_as_it_came() {
 fn what_broke_leaves_nothing_and_says_why() {
     let mut world = World::new();
     let whole = frames(10);
-    // It ends within a frame; it is none of the mode; it is reset.
+    // The stream ends within a frame; its frames are not of the mode; the connection is reset.
     for (bytes, why) in
         [(&whole[..whole.len() - 8], "within a frame"), (&[7; 9000][..], "no frame of 8032 bytes")]
     {
