@@ -84,10 +84,15 @@ impl Both {
         self.socket.connect(peer).map_err(Endpoint::udp(peer).failing("connect"))
     }
 
+    /// The peer, if it is [connected](Self::connect).
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
+    }
+
     /// Whether the peer has an address of this socket's own host, as far as the addresses tell.
     #[must_use]
     pub fn is_own(&self) -> bool {
-        let ends = self.socket.peer_addr().ok().zip(self.socket.local_addr().ok());
+        let ends = self.peer().zip(self.socket.local_addr().ok());
         ends.is_some_and(|(peer, local)| is_own(peer, local))
     }
 

@@ -17,10 +17,14 @@ use super::{
     send::{SendOptions, choose, size_send_buffer},
     submit::{Packets, SendMode, submit},
 };
-use crate::{gathered::Gathered, source::Buffer};
+use crate::{
+    gathered::{Extent, Gathered},
+    source::Buffer,
+};
+use rustix::net::{SendFlags, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
-    io,
+    io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::AsFd,
 };
@@ -71,6 +75,8 @@ pub struct Forwarder {
     hops: Option<u8>,
     /// Wait for room in the send buffer.
     waits: bool,
+    /// The peer to which the socket is connected: packets to it need no address, and the kernel keeps its route.
+    peer: Option<SocketAddr>,
 }
 
 impl Forwarder {
@@ -95,6 +101,7 @@ impl Forwarder {
             singly: 0,
             hops: None,
             waits: false,
+            peer: None,
         };
         Ok(if from.is_ipv4() {
             let (socket, buffer) = v4?;
@@ -115,7 +122,8 @@ impl Forwarder {
         let buffer = size_send_buffer(socket.as_fd(), options.buffer);
         let (mode, because) = choose(options.mode);
         let (v4, v6) = if both.local().is_ipv4() { (Some(socket), None) } else { (None, Some(socket)) };
-        Ok(Self { v4, v6, mode, because, buffer, calls: 0, singly: 0, hops: None, waits: true })
+        let (calls, singly, hops) = (0, 0, None);
+        Ok(Self { v4, v6, mode, because, buffer, calls, singly, hops, waits: true, peer: both.peer() })
     }
 
     /// How packets are passed to the kernel, and why.
@@ -155,6 +163,27 @@ impl Forwarder {
         self.hops = (set(&self.v4, false) & set(&self.v6, true)).then_some(hops);
     }
 
+    /// Send one packet to `to`, whose bytes are those of `head` and `body`. A short one to the peer of a connected socket takes the
+    /// shortest way into the kernel.
+    pub fn forward_one(&mut self, to: SocketAddr, head: &[u8], body: &[u8]) -> Forwarded {
+        let bytes = head.len() + body.len();
+        if self.peer == Some(to) && bytes <= SHORT_BYTES {
+            let mut packet = [0; SHORT_BYTES];
+            packet[..head.len()].copy_from_slice(head);
+            packet[head.len()..bytes].copy_from_slice(body);
+            let mut flags = SendFlags::NOSIGNAL;
+            flags.set(SendFlags::DONTWAIT, !self.waits);
+            self.calls += 1;
+            // An error is judged below, with the next attempt.
+            let socket = self.v4.as_ref().or(self.v6.as_ref());
+            if socket.is_some_and(|socket| send(socket, &packet[..bytes], flags).is_ok()) {
+                return Forwarded { packets: 1, bytes: bytes as u64, ..Forwarded::default() };
+            }
+        }
+        let slices = [IoSlice::new(head), IoSlice::new(body)];
+        self.forward(to, Gathered::new(&slices, &[Extent { first: 0, bytes }]))
+    }
+
     /// Send `packets` to `to`.
     pub fn forward(&mut self, to: SocketAddr, packets: Gathered<'_>) -> Forwarded {
         let mut done = Forwarded::default();
@@ -163,12 +192,13 @@ impl Forwarder {
             done.unreachable = packets.count() as u64;
             return done;
         };
-        let (packets, to) = (Packets(packets), SockAddr::from(to));
-        let (mut at, mut mode) = (0, self.mode);
+        let packets = Packets(packets);
+        let to = (self.peer != Some(to)).then(|| SockAddr::from(to));
+        let (mut at, mut mode, mut reported) = (0, self.mode, 0);
         while at < packets.count() {
             let (groups, n) = packets.cut(at, mode);
             self.calls += 1;
-            match submit(socket.as_fd(), packets, &groups[..n], Some(&to), self.waits) {
+            match submit(socket.as_fd(), packets, &groups[..n], to.as_ref(), self.waits) {
                 Ok(taken) => {
                     for group in groups.iter().take(taken) {
                         at += group.packets;
@@ -178,6 +208,12 @@ impl Forwarder {
                 }
                 Err(error) => match error.raw_os_error().unwrap_or(0) {
                     libc::EINTR => {}
+                    // A connected socket reports here, once each, what routers and the peer's host said of earlier packets.
+                    libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN
+                        if to.is_none() && reported < 2 =>
+                    {
+                        reported += 1;
+                    }
                     libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
                         done.no_room += (packets.count() - at) as u64;
                         break;
@@ -201,6 +237,9 @@ impl Forwarder {
     }
 }
 
+/// A datagram of at most so many bytes is cheaper to copy than to describe to the kernel in two parts.
+const SHORT_BYTES: usize = 512;
+
 fn socket(from: IpAddr, options: &SendOptions) -> io::Result<(Socket, Buffer)> {
     let at = SocketAddr::new(from, 0);
     let failed = |operation: &str, error: &io::Error| {
@@ -219,8 +258,7 @@ fn socket(from: IpAddr, options: &SendOptions) -> io::Result<(Socket, Buffer)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gathered::Extent;
-    use std::{io::IoSlice, net::UdpSocket, time::Duration};
+    use std::{net::UdpSocket, time::Duration};
 
     fn receiver(ip: &str) -> Option<UdpSocket> {
         let socket = UdpSocket::bind((ip, 0)).ok()?;
@@ -282,6 +320,41 @@ mod tests {
         let done = forwarder.forward(to, Gathered::new(&[IoSlice::new(&long)], &extent));
         assert_eq!((done.too_long, done.unsent()), (1, 1));
         assert_eq!(forward(&mut forwarder, to).packets, 3, "the next are");
+    }
+
+    #[test]
+    fn over_a_connected_socket_reports_of_earlier_packets_cost_none() {
+        let loopback = ([127, 0, 0, 1], 0).into();
+        let (peer, other) = (receiver("127.0.0.1").unwrap(), receiver("127.0.0.1").unwrap());
+        let both = Both::bind(loopback, &crate::udp::UdpOptions::default()).unwrap();
+        both.connect(peer.local_addr().unwrap()).unwrap();
+        let mut forwarder = Forwarder::over(&both, &SendOptions::default()).unwrap();
+        for receiver in [&peer, &other, &peer] {
+            let to = receiver.local_addr().unwrap();
+            assert_eq!(forward(&mut forwarder, to).packets, 3);
+            assert_eq!([0; 3].map(|_| received(receiver).0.len()), [1000, 1000, 300]);
+            for (head, body) in [("head", "body"), ("", "x"), ("head", ""), ("", "")] {
+                let length = head.len() + body.len();
+                let one = forwarder.forward_one(to, head.as_bytes(), body.as_bytes());
+                assert_eq!(one, Forwarded { packets: 1, bytes: length as u64, ..Forwarded::default() });
+                assert_eq!(received(receiver).0, format!("{head}{body}").into_bytes());
+            }
+            for length in [SHORT_BYTES, SHORT_BYTES + 1, 1400] {
+                let body: Vec<u8> = (0..length - 4).map(|at| at as u8).collect();
+                assert_eq!(forwarder.forward_one(to, b"head", &body).packets, 1);
+                assert_eq!(received(receiver).0, [&b"head"[..], &body].concat());
+            }
+        }
+        let to = peer.local_addr().unwrap();
+        drop(peer);
+        // Each train is answered by `port unreachable`, which the kernel reports with the next.
+        for _ in 0..3 {
+            assert_eq!(
+                forward(&mut forwarder, to),
+                Forwarded { packets: 3, bytes: 2300, ..Forwarded::default() }
+            );
+            assert_eq!(forwarder.forward_one(to, b"head", b"body").unsent(), 0);
+        }
     }
 
     #[test]

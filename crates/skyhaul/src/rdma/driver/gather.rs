@@ -91,9 +91,7 @@ impl Driver {
         let Some(short) = self.endpoint.write_short(connection, to, bytes.len() as u64, now) else {
             return false;
         };
-        let slices = [IoSlice::new(&short.head), IoSlice::new(bytes)];
-        let whole = [Extent { first: 0, bytes: short.head.len() + bytes.len() }];
-        let sent = outlet.forward(short.to, Gathered::new(&slices, &whole));
+        let sent = outlet.forward_one(short.to, &short.head, bytes);
         self.segments += 1;
         self.sent_segments.add(&sent);
         true

@@ -176,6 +176,10 @@ impl Datagrams {
         self.outlet.forward(to, datagrams)
     }
 
+    pub(super) fn forward_one(&mut self, to: SocketAddr, head: &[u8], body: &[u8]) -> Forwarded {
+        self.outlet.forward_one(to, head, body)
+    }
+
     fn receive(
         &mut self,
         wait: Duration,
@@ -211,6 +215,12 @@ fn open_datagrams(options: &DriverOptions) -> io::Result<Opened> {
         (None, _) => (IpAddr::from(Ipv4Addr::UNSPECIFIED), 0).into(),
     };
     let both = Both::bind(bind, &udp)?;
+    // A client has one peer: the kernel keeps its route, and what others send does not come here.
+    if let (None, Some(peer)) = (&options.listen, &options.peer)
+        && !peer.address.ip().is_multicast()
+    {
+        both.connect(peer.address)?;
+    }
     let mut send = SendOptions::default();
     send.buffer = at.and_then(|at| at.sndbuf).unwrap_or(send.buffer);
     let outlet = Forwarder::over(&both, &send)?;
