@@ -130,7 +130,7 @@ pub(super) fn data_time(text: &str) -> Result<i64, String> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TierArg {
-    /// The fastest that this host and the traffic allow
+    /// Stage, or a ring if many small single packets come and this process may open one
     Auto,
     /// Trains of packets in one system call (UDP_GRO)
     Stage,

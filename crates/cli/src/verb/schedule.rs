@@ -266,8 +266,8 @@ fn verdict(report: &ScheduleReport) -> String {
     match report.problems {
         0 => out.push_str("all can be recorded as scheduled\n"),
         n => {
-            let _ =
-                writeln!(out, "{} that prevent recording as scheduled", print::counted(n as u64, "problem"));
+            let problems = print::counted(n as u64, "problem");
+            let _ = writeln!(out, "not all can be recorded as scheduled: {problems}");
             if report.scans.iter().any(|scan| past(&scan)) {
                 let _ = writeln!(
                     out,

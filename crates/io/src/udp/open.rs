@@ -267,7 +267,7 @@ pub(crate) fn decode(raw: &RawAddress) -> Option<SocketAddr> {
 /// How packets are read from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// The fastest that the host and the traffic allow.
+    /// `Stage`, or `Ring` if many small single packets come and the privilege is there. Never `Bpf`.
     #[default]
     Auto,
     /// Coalesced trains (GRO) into a cache-hot scratch.
