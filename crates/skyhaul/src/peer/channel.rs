@@ -25,6 +25,7 @@ use rustls::{
 };
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -272,10 +273,11 @@ impl Channel {
 
     /// Sends bytes encrypted.
     pub(super) fn write(&mut self, mut bytes: &[u8], end: Instant) -> Result<(), PeerError> {
+        let begun = Instant::now();
         while !bytes.is_empty() {
             let taken = self.tls.writer().write(bytes)?;
             bytes = &bytes[taken..];
-            self.flush(end)?;
+            self.send_records(begun..end)?;
         }
         Ok(())
     }
@@ -294,8 +296,9 @@ impl Channel {
 
     /// Sends bytes as they are, before TLS begins.
     pub(super) fn write_plain(&mut self, mut bytes: &[u8], end: Instant) -> Result<(), PeerError> {
+        let begun = Instant::now();
         while !bytes.is_empty() {
-            let sent = self.send(end, |_, mut socket| socket.write(bytes))?;
+            let sent = self.send(&(begun..end), |_, mut socket| socket.write(bytes))?;
             bytes = &bytes[sent..];
         }
         Ok(())
@@ -320,22 +323,26 @@ impl Channel {
 
     /// Sends what rustls has to send.
     pub(super) fn flush(&mut self, end: Instant) -> Result<(), PeerError> {
+        self.send_records(Instant::now()..end)
+    }
+
+    fn send_records(&mut self, time: Range<Instant>) -> Result<(), PeerError> {
         while self.tls.wants_write() {
-            self.send(end, |tls, mut socket| tls.write_tls(&mut socket))?;
+            self.send(&time, |tls, mut socket| tls.write_tls(&mut socket))?;
         }
         Ok(())
     }
 
+    /// Sends a piece. `time` is that of the whole, which an error names.
     fn send(
         &mut self,
-        end: Instant,
+        time: &Range<Instant>,
         mut one: impl FnMut(&mut rustls::Connection, &TcpStream) -> io::Result<usize>,
     ) -> Result<usize, PeerError> {
-        let begun = Instant::now();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = time.end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(self.late("take a message", end - begun));
+                return Err(self.late("take a message", time.end.saturating_duration_since(time.start)));
             }
             self.socket.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
             match one(&mut self.tls, &self.socket) {

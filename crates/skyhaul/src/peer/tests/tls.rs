@@ -303,3 +303,15 @@ fn a_handshake_that_is_slow_absurd_or_endless_is_ended() {
     assert_eq!(server.stats().half_open, 0);
     running(&server, "a");
 }
+
+#[test]
+fn one_that_takes_a_part_of_a_message_had_the_time_of_the_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let mut channel = Channel::client(TcpStream::connect(at).unwrap(), at).unwrap();
+    let _peer = listener.accept().unwrap();
+    // More than the buffers of both sockets hold.
+    let end = Instant::now() + Duration::from_secs(1);
+    let late = channel.write_plain(&vec![0; 64 << 20], end).unwrap_err();
+    assert!(matches!(late, PeerError::Late { seconds, .. } if seconds > 0.5), "{late}");
+}
