@@ -209,7 +209,9 @@ def scan(disks, label):
 
 
 def run_m5copy(source, sink, *options):
-    words = [sys.executable, M5COPY, "-q", "-p", data_port(), *options, source, sink]
+    # A server of etransfer has a data port of its own.
+    port = () if sink.startswith("etd:") else ("-p", data_port())
+    words = [sys.executable, M5COPY, "-q", *port, *options, source, sink]
     return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -288,6 +290,49 @@ def test_files_and_scans_go_between_two_stations_without_a_mode(two):
     (here / "files" / "noise").write_bytes(random.Random(3).randbytes(2_000_000))
     unknown = run_m5copy(f"file://{host}:{one}{here}/files/noise", f"vbs://{host}:{two}/n26c3_on_no0002")
     assert unknown.returncode != 0 and "could not be deduced" in unknown.stdout + unknown.stderr, f"{unknown.stdout}\n{unknown.stderr}"
+
+
+@pytest.fixture(name="etransfer")
+def _etransfer(tmp_path):
+    """A station that serves a directory by etransfer: its port, and the directory."""
+    here, port = tmp_path / "there", free_port()
+    for path in (here / "disk", here / "incoming"):
+        path.mkdir(parents=True)
+    text = f"[station]\nlisten = '127.0.0.1:0'\n[[station.disk]]\npath = '{here / 'disk'}'\n"
+    text += f"[[station.input]]\nname = 'a'\nlisten = ['udp://127.0.0.1:{free_port()}']\nmemory = '64MiB'\n"
+    text += f"[etransfer]\nlisten = '127.0.0.1:{port}'\ndata = '127.0.0.1:{free_port()}'\n"
+    text += f"[[etransfer.root]]\ndirectory = '{here / 'incoming'}'\nwrite = true\n"
+    (here / "station.toml").write_text(text)
+    with (here / "log").open("wb") as said:
+        words = [str(word) for word in (BINARY, "serve", "--config", here / "station.toml")]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=here)
+    wait_for_port(port, process, here / "log")
+    yield port, here / "incoming"
+    end_all([process])
+
+
+def test_scans_go_to_a_server_of_etransfer(two, etransfer):
+    (one, disks, _), _ = two
+    (port, incoming), host = etransfer, "127.0.0.1"
+    wholes = {label: flexbuff(disks, label, 2, 10 * n) for n, label in enumerate(LABELS)}
+    for label in LABELS:
+        wait_for("the list of scans", lambda label=label: ask(one, f"scan_set={label}").startswith("!scan_set = 0"))
+    for label, whole in wholes.items():
+        done = run_m5copy(f"vbs://{host}:{one}/{label}", f"etd://{host}:{port}{incoming}/")
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        target = next(path for path in incoming.iterdir() if path.name.startswith(label))
+        assert target.read_bytes() == whole
+        # What is there is an error; a part is resumed.
+        refused = run_m5copy(f"vbs://{host}:{one}/{label}", f"etd://{host}:{port}{incoming}/")
+        assert refused.returncode != 0 and "File exists" in refused.stdout + refused.stderr, f"{refused.stdout}\n{refused.stderr}"
+        os.truncate(target, 12_345_679)
+        resumed = run_m5copy(f"vbs://{host}:{one}/{label}", f"etd://{host}:{port}{incoming}/", "--resume")
+        assert resumed.returncode == 0, f"{resumed.stdout}\n{resumed.stderr}"
+        assert target.read_bytes() == whole
+    # m5copy leaves out byte numbers without a sign here.
+    ranged = run_m5copy(f"vbs://{host}:{one}/{LABELS[0]}:+80320:+1606400", f"etd://{host}:{port}{incoming}/range.vdif")
+    assert ranged.returncode == 0, f"{ranged.stdout}\n{ranged.stderr}"
+    assert (incoming / "range.vdif").read_bytes() == wholes[LABELS[0]][80320:1686720]
 
 
 @pytest.fixture(name="three")

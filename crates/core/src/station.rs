@@ -77,10 +77,11 @@ pub use schedule::{
     ScheduleRequest, ScheduleStatus,
 };
 pub use state::{
-    DiskCondition, ExistingFile, FileWrite, InputStatus, MAX_NAME_BYTES, MAX_SCHEDULED_NAME_BYTES,
-    MAX_WAITING, RecordingCounts, RecordingId, RecordingOutcome, RecordingState, RecordingStatus, RequestId,
-    Reserved, STOP_GRACE_MILLIS, StationDisk, StationSnapshot, TransferCounts, TransferForm, TransferId,
-    TransferOutcome, TransferPace, TransferRequest, TransferState, TransferStatus, UnixMillis, is_scan_name,
+    DiskCondition, EtransferWrite, ExistingFile, FileWrite, InputStatus, MAX_NAME_BYTES,
+    MAX_SCHEDULED_NAME_BYTES, MAX_WAITING, RecordingCounts, RecordingId, RecordingOutcome, RecordingState,
+    RecordingStatus, RequestId, Reserved, STOP_GRACE_MILLIS, StationDisk, StationSnapshot, TransferCounts,
+    TransferForm, TransferId, TransferOutcome, TransferPace, TransferRequest, TransferState, TransferStatus,
+    UnixMillis, is_scan_name,
 };
 pub use transfer::{MAX_ENDED_TRANSFERS, MAX_TRANSFERS, TRANSFER_IDLE_MILLIS};
 

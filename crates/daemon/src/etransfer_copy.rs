@@ -13,7 +13,7 @@
 mod client;
 mod download;
 mod list;
-mod session;
+pub(crate) mod session;
 mod upload;
 mod url;
 

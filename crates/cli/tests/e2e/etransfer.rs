@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A station that serves a directory which may be written, and its recordings.
-struct Station {
+pub(crate) struct Station {
     serving: Serving,
-    root: PathBuf,
-    command: String,
+    pub(crate) root: PathBuf,
+    pub(crate) command: String,
     data: String,
 }
 
 impl Station {
-    fn of(site: Site) -> Self {
+    pub(crate) fn of(site: Site) -> Self {
         let root = site.disks[0].parent().unwrap().join("exp");
         let _ = std::fs::create_dir(&root);
         let section = format!(

@@ -69,6 +69,7 @@ mod transports;
 mod uploaded;
 mod vsi;
 mod vsi_arrivals;
+mod vsi_etransfer;
 mod vsi_files;
 mod web_copy;
 mod webdav;

@@ -4,9 +4,10 @@
 //! that the file is whole. So of an unfinished upload one byte less is claimed than is there: the byte that follows completes it.
 
 /// What is done about a file that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UploadMode {
     /// Refuse the upload.
+    #[default]
     New,
     /// Replace it.
     OverWrite,

@@ -1,6 +1,7 @@
 //! What can be seen of a station.
 
 use super::schedule::ScheduleStatus;
+use crate::etransfer::UploadMode;
 use crate::observation::sequencer::SequencerOptions;
 
 /// Maximum number of requests that wait for the end of one recording or transfer.
@@ -238,6 +239,19 @@ pub enum TransferForm {
     Chunks,
     /// A range of a scan as one file of this host. It begins to write when the file is open.
     ToFile(FileWrite),
+    /// A range of a scan as a file of a server of etransfer. It begins to send when the server has opened it.
+    ToEtransfer(EtransferWrite),
+}
+
+/// What is written to a file of a server of etransfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtransferWrite {
+    /// What becomes of a file that exists.
+    pub mode: UploadMode,
+    /// First byte of the scan.
+    pub from: u64,
+    /// One past the last byte; `None`: the end of the scan.
+    pub to: Option<u64>,
 }
 
 /// What is written to a file of this host.
@@ -276,6 +290,8 @@ pub struct TransferRequest {
     pub host: String,
     /// Its TCP port.
     pub port: u16,
+    /// Path of the file at that host, of a [`TransferForm::ToEtransfer`].
+    pub path: String,
 }
 
 /// Where a transfer is.

@@ -275,8 +275,13 @@ fn a_recording_has_the_first_right_to_the_disks() {
 fn chunks_are_sent_without_being_asked_for() {
     let mut driven = Driven::new();
     driven.event(StationEvent::ScanFound { name: "x".into() });
-    let request =
-        TransferRequest { scan: "x".into(), form: TransferForm::Chunks, host: "jive".into(), port: 2630 };
+    let request = TransferRequest {
+        scan: "x".into(),
+        form: TransferForm::Chunks,
+        host: "jive".into(),
+        port: 2630,
+        ..TransferRequest::default()
+    };
     driven.ask(StationRequest::Connect(request));
     let transfer = TransferId(driven.id);
     driven.event(StationEvent::Transfer { transfer, event: TransferEvent::Connected { size_bytes: 100 } });

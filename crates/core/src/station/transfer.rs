@@ -182,7 +182,9 @@ impl Transfers {
             TransferEvent::Connected { size_bytes } if status.state == TransferState::Connecting => {
                 status.state = match status.request.form {
                     TransferForm::Scan | TransferForm::File => TransferState::Connected,
-                    TransferForm::Chunks | TransferForm::ToFile(_) => TransferState::Sending,
+                    TransferForm::Chunks | TransferForm::ToFile(_) | TransferForm::ToEtransfer(_) => {
+                        TransferState::Sending
+                    }
                 };
                 (status.size_bytes, status.range) = (size_bytes, (0, size_bytes));
                 (running.connected_at, running.measured) = (now, (now, 0));

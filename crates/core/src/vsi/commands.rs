@@ -7,6 +7,7 @@ mod arrival;
 mod blocks;
 mod chunks;
 mod context;
+mod disk2etransfer;
 mod disk2file;
 mod file_check;
 mod input;
@@ -25,7 +26,7 @@ use super::view::{VsiOutcome, VsiSource};
 use context::Refused;
 
 /// Keywords of the field that this station knows and does not carry out.
-const NOT_IMPLEMENTED: [&str; 53] = [
+const NOT_IMPLEMENTED: [&str; 52] = [
     "1pps_source",
     "ack",
     "bank_info",
@@ -35,7 +36,6 @@ const NOT_IMPLEMENTED: [&str; 53] = [
     "constraints",
     "data_check",
     "dbglev",
-    "disk2etransfer",
     "disk2out",
     "disk_info",
     "disk_model",
@@ -110,6 +110,7 @@ pub(super) fn carry_out(context: &mut Context<'_>) -> Step {
         "scan_set" => scan::scan_set(context),
         "scan_check" => scan::scan_check(context),
         "scandir" => scan::scandir(context),
+        "disk2etransfer" => disk2etransfer::disk2etransfer(context),
         "disk2file" => disk2file::disk2file(context),
         "file_check" => file_check::file_check(context),
         "disk2net" => transfer::as_one_file(context, VsiSource::Scan),

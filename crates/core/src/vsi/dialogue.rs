@@ -4,7 +4,7 @@ use super::commands::{self, Context, Pending, Step};
 use super::line::{MAX_LINE_BYTES, NotARequest, VsiLine, VsiRequest};
 use super::reply::{MAX_REPLY_BYTES, VsiCode, VsiDialect, VsiReply};
 use super::runtime::{DEFAULT_RUNTIME, MAX_RUNTIME_NAME_BYTES, Shared, VsiRuntimes};
-use super::view::{VsiAction, VsiOutcome, VsiView};
+use super::view::{VsiAction, VsiOutcome, VsiSource, VsiView};
 use crate::placement::Nanos;
 use std::collections::VecDeque;
 
@@ -291,10 +291,11 @@ impl VsiDialogue {
                 return conflict("is recording, use record=off first");
             }
             ("delete", Some(runtime)) if runtime.transferring(view).is_some() => {
-                let is_to_file = runtime.transfer.as_ref().is_some_and(|held| held.to_file.is_some());
-                return conflict(match is_to_file {
-                    true => "is writing a file, use reset=abort first",
-                    false => "is sending, use disk2net=disconnect first",
+                let source = runtime.transfer.as_ref().map(|held| held.source);
+                return conflict(match source {
+                    Some(VsiSource::ScanToFile) => "is writing a file, use reset=abort first",
+                    Some(VsiSource::ScanToEtransfer) => "is sending, use reset=abort first",
+                    _ => "is sending, use disk2net=disconnect first",
                 });
             }
             ("delete", Some(runtime)) if runtime.open_arrival(view).is_some() => {

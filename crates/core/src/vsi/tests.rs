@@ -162,7 +162,8 @@ impl World {
                 let size_bytes = self.view.scans[self.view.scan_number(&options.label).unwrap()].bytes;
                 let (id, label, host) = (options.id, options.label.clone(), options.host.clone());
                 let range = (options.write.from, options.write.to.unwrap_or(size_bytes));
-                assert!(range.0 <= range.1 || options.source != VsiSource::ScanToFile);
+                let is_at_once = matches!(options.source, VsiSource::ScanToFile | VsiSource::ScanToEtransfer);
+                assert!(range.0 <= range.1 || !is_at_once);
                 let transfer = VsiTransfer { id, label, host, size_bytes, range, ..VsiTransfer::default() };
                 self.view.transfers.push(transfer);
                 VsiOutcome::Started
@@ -351,6 +352,11 @@ fn m5copy_prepares_a_transfer() {
 #[test]
 fn m5copy_sends_scans_and_resumes_them() {
     play(include_str!("tests/m5copy-transfer.txt"));
+}
+
+#[test]
+fn m5copy_sends_scans_to_servers_of_etransfer() {
+    play(include_str!("tests/m5copy-etransfer.txt"));
 }
 
 #[test]
@@ -646,6 +652,7 @@ const WORDS: &[&str] = &[
     "reset",
     "ipd",
     "disk2net",
+    "disk2etransfer",
     "disk2file",
     "file_check",
     "resume",

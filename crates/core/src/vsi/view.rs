@@ -6,6 +6,7 @@
 use super::datastream::VsiDatastream;
 use super::mode::VsiPackets;
 use super::reply::VsiCode;
+use crate::etransfer::UploadMode;
 use crate::placement::Nanos;
 
 /// The station at one moment.
@@ -275,8 +276,12 @@ pub struct VsiConnectOptions {
     pub host: String,
     /// Its TCP port.
     pub port: u16,
-    /// How the file is written, of [`VsiSource::ScanToFile`].
+    /// How the file is written, of [`VsiSource::ScanToFile`]; of [`VsiSource::ScanToEtransfer`], the range.
     pub write: VsiFileWrite,
+    /// Path of the file at the other host, of [`VsiSource::ScanToEtransfer`].
+    pub path: String,
+    /// What becomes of a file of this path there.
+    pub mode: UploadMode,
 }
 
 /// A range of a scan that is written to a file.
@@ -302,6 +307,8 @@ pub enum VsiSource {
     Chunks,
     /// A scan to a file of this host, at once.
     ScanToFile,
+    /// A scan to a file of a server of etransfer, at once.
+    ScanToEtransfer,
 }
 
 /// Where data of other hosts are to arrive.

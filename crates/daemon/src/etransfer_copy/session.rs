@@ -1,7 +1,9 @@
 //! A command channel of the client, and the data channels beside it. Waiting ends soon after the copy is over.
 
+use super::client::CONFIRM_TIMEOUT;
 use skyhaul_core::etransfer::{
-    DataHeader, DataProtocol, EtransferAddress, EtransferLines, EtransferReply, EtransferRequest, LineTooLong,
+    CONFIRMATION, DataHeader, DataProtocol, EtransferAddress, EtransferLines, EtransferReply,
+    EtransferRequest, LineTooLong, UploadMode,
 };
 use skyhaul_transfer::copy::FetchError;
 use std::collections::VecDeque;
@@ -17,7 +19,7 @@ const MAX_LINES: usize = 1_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection whose waits end when the copy is over, or when its peer does nothing for too long.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     patience: Duration,
 }
@@ -37,11 +39,6 @@ impl Wire {
         stream.set_read_timeout(Some(LOOK_INTERVAL))?;
         stream.set_write_timeout(Some(LOOK_INTERVAL))?;
         Ok(Self { stream, patience })
-    }
-
-    /// The same with another patience.
-    pub(super) fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
     }
 
     fn patiently(
@@ -71,8 +68,18 @@ impl Wire {
         self.patiently(is_over, |stream| stream.read(into))
     }
 
+    /// Waits until the server has confirmed all bytes. It makes them durable first.
+    pub(crate) fn confirm(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+        self.patience = CONFIRM_TIMEOUT;
+        let mut byte = [0];
+        match self.read(&mut byte, is_over)? {
+            1 if byte[0] == CONFIRMATION => Ok(()),
+            _ => Err(FetchError::Broken("the server did not confirm that it has everything".to_owned())),
+        }
+    }
+
     /// Writes all bytes.
-    pub(super) fn write(&mut self, bytes: &[u8], is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+    pub(crate) fn write(&mut self, bytes: &[u8], is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if is_over() {
@@ -86,7 +93,7 @@ impl Wire {
 }
 
 /// A command channel.
-pub(super) struct Session {
+pub(crate) struct Session {
     wire: Wire,
     lines: EtransferLines,
     found: VecDeque<Result<Vec<u8>, LineTooLong>>,
@@ -96,15 +103,22 @@ pub(super) struct Session {
     has_version: bool,
 }
 
+/// A file that a server has opened for writing.
+pub(crate) struct WrittenFile {
+    pub(crate) begun: Begun,
+    /// Bytes of it that the server has.
+    pub(crate) have: u64,
+}
+
 /// A transfer that a server has begun.
-pub(super) struct Begun {
+pub(crate) struct Begun {
     /// Bytes that it has, or that remain there.
     pub(super) number: i64,
-    pub(super) uuid: String,
+    pub(crate) uuid: String,
 }
 
 impl Session {
-    pub(super) fn open(
+    pub(crate) fn open(
         host: &str,
         addresses: &[SocketAddr],
         patience: Duration,
@@ -205,8 +219,50 @@ impl Session {
         begun.ok_or_else(|| FetchError::Final("the server's reply lacks a number or the UUID".to_owned()))
     }
 
+    /// Opens a file that is to have so many bytes; `None`: a file is there, and `mode` keeps it.
+    pub(crate) fn write_file(
+        &mut self,
+        (path, size): (&str, u64),
+        mode: UploadMode,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<WrittenFile>, FetchError> {
+        let request = |mode| EtransferRequest::Write { mode, path: path.to_owned() };
+        let mut begun = self.begin(&request(mode), is_over)?;
+        if mode == UploadMode::SkipExisting {
+            self.remove(&begun, is_over)?;
+            if begun.number > 0 {
+                return Ok(None);
+            }
+            // No server takes data in this mode.
+            begun = self.begin(&request(UploadMode::Resume), is_over)?;
+        }
+        let have = u64::try_from(begun.number).unwrap_or(u64::MAX);
+        if have > size {
+            let _ = self.remove(&begun, is_over);
+            let text = format!("the server has {have} bytes of it, more than the {size} here");
+            return Err(FetchError::Final(text));
+        }
+        Ok(Some(WrittenFile { begun, have }))
+    }
+
+    /// An error unless the server has a file of so many bytes.
+    pub(crate) fn verify(
+        &mut self,
+        path: &str,
+        size: u64,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), FetchError> {
+        let there = self.remain(path, size, is_over)?;
+        if there != 0 {
+            let text =
+                format!("the server has {} bytes of it, not {size}", i128::from(size) + i128::from(there));
+            return Err(FetchError::Final(text));
+        }
+        Ok(())
+    }
+
     /// Ends a transfer.
-    pub(super) fn remove(&mut self, begun: &Begun, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
+    pub(crate) fn remove(&mut self, begun: &Begun, is_over: &dyn Fn() -> bool) -> Result<(), FetchError> {
         let request = EtransferRequest::Remove { uuid: begun.uuid.clone() };
         self.ask(&request, is_over).map(drop)
     }
@@ -224,7 +280,7 @@ impl Session {
     }
 
     /// Opens a data channel of this server, and sends its head.
-    pub(super) fn channel(
+    pub(crate) fn channel(
         &mut self,
         head: &DataHeader,
         is_over: &dyn Fn() -> bool,

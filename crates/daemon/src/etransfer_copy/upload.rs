@@ -3,8 +3,8 @@
 //! A file counts when the server has confirmed all its bytes and says that it has as many as there are here. One whose connection broke is
 //! continued where the server is; what an earlier copy left is continued only on request, because etransfer compares only lengths.
 
-use super::client::{CONFIRM_TIMEOUT, EtransferClient, TRANSFERS};
-use super::session::{Begun, Session};
+use super::client::{EtransferClient, TRANSFERS};
+use super::session::{Begun, Session, WrittenFile};
 use super::url::EtransferUrl;
 use crate::remote::failure::plain;
 use crate::web_copy::files::{Ended, account, each};
@@ -15,7 +15,7 @@ use skyhaul::io::disk::read_at_in_turn;
 use skyhaul::io::disk::tree::Status;
 use skyhaul::io::host::thread::process_cpu_time;
 use skyhaul::io::lock::lock;
-use skyhaul_core::etransfer::{CONFIRMATION, DataHeader, EtransferRequest, UploadMode};
+use skyhaul_core::etransfer::{DataHeader, UploadMode};
 use skyhaul_transfer::copy::{
     CopyOptions, CopyReport, FetchError, LocalFile, Progress, SourceSizes, back_off, local_files,
 };
@@ -170,27 +170,12 @@ impl Upload<'_> {
     ) -> Result<Ended, FetchError> {
         let size = source.status.size;
         let mut session = self.client.session(is_over)?;
-        let mut begun = write_file(&mut session, source.path, attempt.mode, is_over)?;
-        if attempt.mode == UploadMode::SkipExisting {
-            if begun.number > 0 {
-                session.remove(&begun, is_over)?;
-                return Ok(self.kept(size, session));
-            }
-            // No server takes data in this mode.
-            session.remove(&begun, is_over)?;
-            begun = write_file(&mut session, source.path, UploadMode::Resume, is_over)?;
-        }
-        let have = u64::try_from(begun.number).unwrap_or(u64::MAX);
+        let opened = write_file(&mut session, (source.path, size), attempt.mode, is_over)?;
+        let Some(WrittenFile { begun, have }) = opened else { return Ok(self.kept(size, session)) };
         let is_first = attempt.resumed.is_none();
         let resumed = *attempt.resumed.get_or_insert(have);
         // What follows may break: the server has some of it then, and it is of this copy.
         attempt.mode = UploadMode::Resume;
-        if have > size {
-            let _ = session.remove(&begun, is_over);
-            return Err(FetchError::Final(format!(
-                "the server has {have} bytes of it, more than the {size} here"
-            )));
-        }
         if have == size && size > 0 {
             session.remove(&begun, is_over)?;
             if is_first {
@@ -200,12 +185,7 @@ impl Upload<'_> {
             self.send(&mut session, source, (&begun, have), is_over)?;
             session.remove(&begun, is_over)?;
         }
-        let there = session.remain(source.path, size, is_over)?;
-        if there != 0 {
-            let text =
-                format!("the server has {} bytes of it, not {size}", i128::from(size) + i128::from(there));
-            return Err(FetchError::Final(text));
-        }
+        session.verify(source.path, size, is_over)?;
         self.client.put_back(session);
         let now = Status::of_file(&source.file).map_err(|error| FetchError::Final(plain(&error)))?;
         let of = |status: &Status| (status.size, status.modified, status.changed);
@@ -251,13 +231,7 @@ impl Upload<'_> {
             self.sent.fetch_add(read as u64, Ordering::Relaxed);
             at += read as u64;
         }
-        // It is made durable first.
-        wire.set_patience(CONFIRM_TIMEOUT);
-        let mut byte = [0];
-        match wire.read(&mut byte, is_over)? {
-            1 if byte[0] == CONFIRMATION => Ok(()),
-            _ => Err(FetchError::Broken("the server did not confirm that it has everything".to_owned())),
-        }
+        wire.confirm(is_over)
     }
 }
 
@@ -272,12 +246,11 @@ fn first_mode(of: EtransferUploadMode) -> UploadMode {
 
 fn write_file(
     session: &mut Session,
-    path: &str,
+    file: (&str, u64),
     mode: UploadMode,
     is_over: &dyn Fn() -> bool,
-) -> Result<Begun, FetchError> {
-    let begun = session.begin(&EtransferRequest::Write { mode, path: path.to_owned() }, is_over);
-    begun.map_err(|error| match error {
+) -> Result<Option<WrittenFile>, FetchError> {
+    session.write_file(file, mode, is_over).map_err(|error| match error {
         FetchError::Final(why) if mode == UploadMode::New && why.contains("File exists") => {
             let hint = Hint("--exists resume appends what it lacks, skip keeps it, replace overwrites it");
             FetchError::Final(format!("a file is at the destination{hint}"))

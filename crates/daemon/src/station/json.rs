@@ -10,7 +10,7 @@ use skyhaul_core::hint::split;
 use skyhaul_core::station::{
     DeliveryCounts, DeliveryStatus, InputStatus, PlannedStatus, QueuedId, QueuedState, QueuedStatus,
     RecordingStatus, Reserved, ScanDelivery, ScheduleStatus, StationDisk, StationRefusal, StationSnapshot,
-    TransferForm, TransferOutcome, TransferPace, TransferStatus, UnixMillis,
+    TransferForm, TransferOutcome, TransferPace, TransferRequest, TransferStatus, UnixMillis,
 };
 use std::path::Path;
 
@@ -159,6 +159,10 @@ pub(super) fn transfer(status: &TransferStatus) -> Value {
         "scan": status.request.scan,
         "to": match status.request.form {
             TransferForm::ToFile(_) => status.request.host.clone(),
+            TransferForm::ToEtransfer(_) => {
+                let TransferRequest { host, port, path, .. } = &status.request;
+                format!("etd://{host}:{port}{}{path}", if path.starts_with('/') { "" } else { "/" })
+            }
             TransferForm::Scan | TransferForm::File | TransferForm::Chunks => {
                 format!("{}:{}", status.request.host, status.request.port)
             }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   disks ─ RangeReader ─▶ queue of pieces ─▶ pace, pause ─ TcpSender ─▶ the host that receives
+//!                                                        ├ data channel ─▶ a server of etransfer ([`to_etransfer`])
 //!                                                        └ thread that writes ─▶ file of this host ([`to_file`])
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod chunks;
 mod control;
 mod reading;
+mod to_etransfer;
 mod to_file;
 
 use super::setup::StationSetup;
@@ -158,6 +160,7 @@ impl Sending {
             TransferForm::Scan | TransferForm::File => self.send_range(&requests, &from_disks)?,
             TransferForm::Chunks => self.send_chunks(&requests, &from_disks)?,
             TransferForm::ToFile(write) => self.write_file(write, &requests, &from_disks, of_writer)?,
+            TransferForm::ToEtransfer(write) => self.upload(write, &requests, &from_disks)?,
         };
         Ok(if has_gaps || self.counts.filled_bytes > 0 {
             TransferOutcome::Gaps
@@ -353,6 +356,15 @@ impl Pacing {
 /// Asks the reading thread for something.
 fn ask(wanted: &Sender<Wanted>, what: Wanted) -> Result<(), Early> {
     wanted.send(what).map_err(|_| Early::Failed("the thread that reads the scan has ended".into()))
+}
+
+/// The bytes from `from` to `to`, or to the end of a scan of so many.
+fn range_of(from: u64, to: Option<u64>, size_bytes: u64) -> Result<(u64, u64), Early> {
+    let to = to.unwrap_or(size_bytes);
+    if from < to && to <= size_bytes {
+        return Ok((from, to));
+    }
+    Err(Early::Failed(format!("{from} to {to} is outside of the scan, which has {size_bytes} bytes")))
 }
 
 fn out_of_turn() -> Early {

@@ -196,12 +196,14 @@ impl StationAdapter {
             VsiSource::Scan => TransferForm::Scan,
             VsiSource::File => TransferForm::File,
             VsiSource::Chunks => TransferForm::Chunks,
+            VsiSource::ScanToEtransfer => TransferForm::ToEtransfer(sending::upload(&options)),
             VsiSource::ScanToFile => match self.to_file(&mut options).await {
                 Ok(form) => form,
                 Err(failed) => return failed,
             },
         };
-        let request = TransferRequest { scan: options.label, form, host: options.host, port: options.port };
+        let VsiConnectOptions { label: scan, host, port, path, .. } = options;
+        let request = TransferRequest { scan, form, host, port, path };
         match self.service.connect(request).await {
             Ok(transfer) => {
                 let mut state = lock(&self.shared.state);

@@ -1,9 +1,9 @@
 //! Transfers of the station as VSI-S sees them.
 
 use skyhaul_core::station::{
-    ExistingFile, FileWrite, TransferId, TransferOutcome, TransferState, TransferStatus,
+    EtransferWrite, ExistingFile, FileWrite, TransferId, TransferOutcome, TransferState, TransferStatus,
 };
-use skyhaul_core::vsi::{VsiExisting, VsiFileWrite, VsiTransfer, VsiTransferState};
+use skyhaul_core::vsi::{VsiConnectOptions, VsiExisting, VsiFileWrite, VsiTransfer, VsiTransferState};
 use std::collections::BTreeMap;
 
 /// How a file is written.
@@ -15,6 +15,11 @@ pub(super) fn write(options: &VsiFileWrite) -> FileWrite {
         VsiExisting::Resume => ExistingFile::Resume,
     };
     FileWrite { existing, from: options.from, to: options.to }
+}
+
+/// How a file of a server of etransfer is written.
+pub(super) fn upload(options: &VsiConnectOptions) -> EtransferWrite {
+    EtransferWrite { mode: options.mode, from: options.write.from, to: options.write.to }
 }
 
 /// Those among all that dialogues began, by the numbers that these gave them.

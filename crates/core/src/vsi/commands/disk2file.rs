@@ -57,7 +57,8 @@ pub(super) fn disk2file(context: &mut Context<'_>) -> Stepped {
     let id = context.number();
     let source = VsiSource::ScanToFile;
     let write = VsiFileWrite { existing, from, to };
-    let options = VsiConnectOptions { id, label, source, host: path.clone(), port: 0, write };
+    let options =
+        VsiConnectOptions { id, label, source, host: path.clone(), write, ..VsiConnectOptions::default() };
     let to_file = Some(ToFile { path, option, cached_bytes });
     let range = (from, to.unwrap_or(from));
     let held = Transferring { id, source, range, to_end: to.is_none(), to_file, ..Transferring::default() };

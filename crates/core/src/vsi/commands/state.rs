@@ -224,7 +224,10 @@ pub(super) fn version(context: &mut Context<'_>) -> Stepped {
     let width = format!("{}bit", usize::BITS);
     let reply = context.reply(VsiCode::Done).field(PROGRAM).field(COMMAND_SET).field(width);
     let built = if cfg!(debug_assertions) { "Debug" } else { "Release" };
-    Ok(Step::Reply(reply.field(built).field(&context.view.program)))
+    let reply = reply.field(built).field(&context.view.program);
+    // jive5ab gives the host, day and time of its build in three fields, then its StreamStor. m5copy sends nothing to servers of etransfer unless the
+    // next is there.
+    Ok(Step::Reply(reply.field("").field("").field("").field("etransfer")))
 }
 
 #[cfg(test)]

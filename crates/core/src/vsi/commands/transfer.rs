@@ -28,6 +28,7 @@ pub(super) fn keyword(source: VsiSource) -> &'static str {
         VsiSource::File => "file2net",
         VsiSource::Chunks => "vbs2net",
         VsiSource::ScanToFile => "disk2file",
+        VsiSource::ScanToEtransfer => "disk2etransfer",
     }
 }
 
@@ -41,7 +42,9 @@ pub(super) fn as_one_file(context: &mut Context<'_>, source: VsiSource) -> Stepp
             let host = context.request.field(1).to_owned();
             let (label, range) = match source {
                 VsiSource::File => (context.request.field(2).to_owned(), (0, None)),
-                VsiSource::Scan | VsiSource::Chunks | VsiSource::ScanToFile => selected(context)?,
+                VsiSource::Scan | VsiSource::Chunks | VsiSource::ScanToFile | VsiSource::ScanToEtransfer => {
+                    selected(context)?
+                }
             };
             connect(context, &host, label, source, range)
         }
@@ -88,6 +91,15 @@ fn next_byte(transfer: &VsiTransfer, from: u64, to: u64) -> u64 {
     from.saturating_add(transfer.sent_bytes).min(to.saturating_sub(1)).max(from.min(to))
 }
 
+/// A name or an address, as it can be looked up.
+pub(super) fn host_name(host: &str) -> Result<String, Refused> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    match !host.is_empty() && host.len() <= MAX_HOST_BYTES && host.bytes().all(legal) {
+        true => Ok(host.to_owned()),
+        false => Err(parameter("expected the name or address of a host")),
+    }
+}
+
 /// Begins a transfer to `host`: of a range, or to the end.
 pub(super) fn connect(
     context: &mut Context<'_>,
@@ -98,11 +110,8 @@ pub(super) fn connect(
 ) -> Stepped {
     context.free_only()?;
     context.tcp_only()?;
+    let host = host_name(host)?;
     let runtime = &*context.runtime;
-    let legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if host.is_empty() || host.len() > MAX_HOST_BYTES || !host.bytes().all(legal) {
-        return Err(parameter("expected the name or address of a host"));
-    }
     if label.is_empty() {
         return Err(parameter("expected what is to be sent"));
     }
@@ -112,7 +121,6 @@ pub(super) fn connect(
         _ => return Err(parameter("data are sent to one port, give one to net_port")),
     };
     let id = context.number();
-    let host = host.to_owned();
     let options = VsiConnectOptions { id, label, source, host, port, ..VsiConnectOptions::default() };
     let (range, to_end) = ((start, end.unwrap_or(start)), end.is_none());
     let held = Transferring { id, source, range, to_end, ..Transferring::default() };
@@ -128,7 +136,7 @@ pub(super) fn connecting(
         // The connection is made while the client asks whether it stands.
         Some(VsiOutcome::Started) | None => {
             let code = match held.source {
-                VsiSource::Scan | VsiSource::ScanToFile => VsiCode::Started,
+                VsiSource::Scan | VsiSource::ScanToFile | VsiSource::ScanToEtransfer => VsiCode::Started,
                 // m5copy accepts only 0 for these.
                 VsiSource::File | VsiSource::Chunks => VsiCode::Done,
             };

@@ -112,7 +112,10 @@ impl Source {
     fn ahead(&self) -> usize {
         match self.form {
             TransferForm::Chunks => AHEAD_OF_CHUNKS,
-            TransferForm::Scan | TransferForm::File | TransferForm::ToFile(_) => AHEAD,
+            TransferForm::Scan
+            | TransferForm::File
+            | TransferForm::ToFile(_)
+            | TransferForm::ToEtransfer(_) => AHEAD,
         }
     }
 
@@ -130,7 +133,9 @@ impl Source {
         control: &TransferControl,
     ) {
         let read = match self.form {
-            TransferForm::Scan | TransferForm::ToFile(_) => self.read_scan(wanted, to, control),
+            TransferForm::Scan | TransferForm::ToFile(_) | TransferForm::ToEtransfer(_) => {
+                self.read_scan(wanted, to, control)
+            }
             TransferForm::File => self.read_file(wanted, to, control),
             TransferForm::Chunks => self.read_chunks(wanted, to, control),
         };

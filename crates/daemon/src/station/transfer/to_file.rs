@@ -15,7 +15,7 @@
 //! The thread that writes is left alone if a disk hangs; it ends when the disk responds.
 
 use super::reading::{FromDisks, Wanted};
-use super::{Early, Pacing, Sending, ask, out_of_turn};
+use super::{Early, Pacing, Sending, ask, out_of_turn, range_of};
 use crate::station::files;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::disk::{DiskTurn, Tree, while_waiting};
@@ -227,11 +227,7 @@ impl Sending {
         counted: Arc<()>,
     ) -> Result<bool, Early> {
         let FromDisks::Opened(size_bytes) = self.next(from_disks)? else { return Err(out_of_turn()) };
-        let (from, to) = (write.from, write.to.unwrap_or(size_bytes));
-        if from >= to || to > size_bytes {
-            let why = format!("{from} to {to} is outside of the scan, which has {size_bytes} bytes");
-            return Err(Early::Failed(why));
-        }
+        let (from, to) = range_of(write.from, write.to, size_bytes)?;
         let (orders, of_writer) = channel();
         let (say, said) = channel();
         let (directories, request) = (self.source.files().to_vec(), self.plan.request.clone());
