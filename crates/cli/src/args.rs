@@ -131,10 +131,7 @@ pub(crate) fn parse<T: Into<OsString>>(
     places: &ConfigPaths,
 ) -> anyhow::Result<Parsed> {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-    // A file may set options of every verb, and is checked as a whole.
-    let has_file =
-        places.may_be_set() || words.iter().any(|word| word.to_string_lossy().starts_with("--config"));
-    let mut command = if has_file { cli::definition() } else { cli::definition_for(&words) };
+    let mut command = cli::definition_for(&words);
     let merged = config::merge(&command, words, places)?;
     if let Some(text) = merged.shown {
         return Ok(Parsed::Show(text));

@@ -24,11 +24,12 @@
 
 mod file;
 
+use super::cli::Cli;
 use super::limits::GENERAL;
 use anyhow::{Result, anyhow};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, ValueHint};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, ValueHint};
 use file::{File, Setting, options};
 use skyhaul::core::hint::Hint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,12 +76,6 @@ impl ConfigPaths {
         }
     }
 
-    /// Whether there may be a file to read, whatever the command line says. In `/dev/null`, with which programs shut out the files of a host,
-    /// there is nothing.
-    pub(super) fn may_be_set(&self) -> bool {
-        self.file(None).is_some_and(|file| file != Path::new("/dev/null"))
-    }
-
     /// The file to read; `typed` is that of the command line.
     pub(super) fn file(&self, typed: Option<&Path>) -> Option<PathBuf> {
         let named = typed.or(self.named.as_deref()).map(Path::to_owned);
@@ -106,7 +101,7 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPath
         return Ok(merged);
     };
     if let Some(path) = &path {
-        let file = File::read(path, command)?;
+        let file = File::read(path, Cli::command)?;
         let settings = file.of(verb).filter(|setting| !behind.ids.contains(&setting.id)).collect();
         take(command, &mut merged, at, &missing, path, settings)?;
     }

@@ -43,15 +43,15 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Read a file.
+    /// Read a file. It may set options of every verb, and is checked as a whole: `all` gives the verbs with their options, which need not
+    /// be ready to parse a line. It is asked only if the file has anything.
     ///
     /// # Errors
-    /// The file cannot be read or is not valid TOML, or a key is not the name of an option of `command`.
-    pub(super) fn read(path: &Path, command: &Command) -> Result<Self> {
+    /// The file cannot be read or is not valid TOML, or a key is not the name of an option of a verb.
+    pub(super) fn read(path: &Path, all: fn() -> Command) -> Result<Self> {
         let text = read_small_text(path, SETTINGS)?;
-        let reader = Reader { path: path.to_owned(), text: &text, command };
         let table = DeTable::parse(&text).map_err(|error| {
-            let line = error.span().map_or(1, |span| reader.line(span.start));
+            let line = error.span().map_or(1, |span| line(&text, span.start));
             anyhow!(
                 "{}:{line}: {}{}",
                 path.display(),
@@ -59,6 +59,10 @@ impl File {
                 Hint("write lines as `option = \"value\"`, sections as `[record]`")
             )
         })?;
+        if table.get_ref().is_empty() {
+            return Ok(Self { settings: Vec::new() });
+        }
+        let reader = Reader { path: path.to_owned(), text: &text, command: &all() };
         Ok(Self { settings: reader.all(table.get_ref())? })
     }
 
@@ -69,6 +73,11 @@ impl File {
     }
 }
 
+/// The line in which a byte of a text is, from 1.
+fn line(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+}
+
 struct Reader<'a> {
     path: PathBuf,
     text: &'a str,
@@ -76,12 +85,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn line(&self, at: usize) -> usize {
-        1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count()
-    }
-
     fn place(&self, at: usize) -> String {
-        format!("{}:{}", self.path.display(), self.line(at))
+        format!("{}:{}", self.path.display(), line(self.text, at))
     }
 
     fn verbs(&self) -> impl Iterator<Item = &Command> {
