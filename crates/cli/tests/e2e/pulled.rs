@@ -7,6 +7,7 @@ mod evil;
 
 use crate::site::Done;
 use evil::{Client, Play, Reply, file, head, listed, named, ranged, said, sized, told};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use skyhaul_transfer::copy::{HOLE, RangeHead};
 use std::io::Write;
@@ -49,10 +50,22 @@ fn refused(cases: Vec<Case>) {
 
 /// Why it ended, and why each file failed.
 fn failure(done: &Done) -> String {
-    let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
-    let failed = report["failed"].as_array().cloned().unwrap_or_default();
-    let texts = failed.iter().map(|one| one["error"].clone()).chain([report["stopped"].clone()]);
-    texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect::<Vec<_>>().join("\n") + &done.stderr
+    let report: Failures = serde_json::from_slice(&done.stdout).unwrap_or_default();
+    let texts = report.failed.into_iter().map(|one| one.error).chain(report.stopped);
+    texts.collect::<Vec<_>>().join("\n") + &done.stderr
+}
+
+/// What a report says of failures: there may be a million of them.
+#[derive(Default, Deserialize)]
+struct Failures {
+    #[serde(default)]
+    failed: Vec<FailedFile>,
+    stopped: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct FailedFile {
+    error: String,
 }
 
 #[test]
