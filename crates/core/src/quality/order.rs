@@ -155,11 +155,13 @@ impl Places {
         for (lag, products) in (1..).zip(&mut self.products) {
             products.resize(self.rows * columns, 0.0);
             let mut sums = vec![0f32; self.rows * columns];
+            // Where all columns are looked at, the rows of a word lie one after the other, as their sums do.
+            let (rows, row) = if columns == width { (1, word) } else { (self.rows, columns) };
             for start in (0..=samples.len() - 2 * word).step_by(word) {
-                for place in 0..self.rows {
+                for place in 0..rows {
                     let at = start + place * width;
-                    let (row, later) = (&samples[at..at + columns], &samples[at + lag * width..]);
-                    for ((sum, a), b) in sums[place * columns..].iter_mut().zip(row).zip(later) {
+                    let (now, later) = (&samples[at..at + row], &samples[at + lag * width..]);
+                    for ((sum, a), b) in sums[place * columns..].iter_mut().zip(now).zip(later) {
                         *sum += a * b;
                     }
                 }
