@@ -173,14 +173,14 @@ pub(crate) fn kill<T>(
     done
 }
 
-/// One recorder, killed once at least `chunks` chunks are acknowledged and some more work was done.
+/// One recorder, killed `more` µs after at least `chunks` chunks were acknowledged.
 fn round(seed: u64, chunks: usize, more: u64) {
     let site = Site::new(2);
     let recorder = site.record(&format!("{ANY} --disk-engine auto"));
     let line = format!("--pattern --payload {PAYLOAD} --rate 300Mbps");
     let before = kill(&site, recorder, &line, chunks, || {
-        // Somewhere within the next chunks.
-        (0..more).for_each(|_| std::thread::yield_now());
+        // Somewhere within the next chunks, of which each takes 28 ms. A turn given to other tests has no such bound.
+        std::thread::sleep(Duration::from_micros(more));
         acknowledged(&site, "trial")
     });
     let after = acknowledged(&site, "trial");
