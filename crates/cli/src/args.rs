@@ -114,7 +114,7 @@ pub(crate) use transfers::{TransfersAddArgs, TransfersArgs, TransfersOneArgs, Tr
 #[cfg(feature = "full")]
 pub(crate) use via::ChecksumModeArg;
 
-use clap::FromArgMatches;
+use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
 /// A command line that was read, completed with defaults from a file, and found consistent.
@@ -132,7 +132,7 @@ pub(crate) fn parse<T: Into<OsString>>(
 ) -> anyhow::Result<Parsed> {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let mut command = cli::definition_for(&words);
-    let merged = config::merge(&command, words, places)?;
+    let merged = config::merge(&command, Cli::command, words, places)?;
     if let Some(text) = merged.shown {
         return Ok(Parsed::Show(text));
     }

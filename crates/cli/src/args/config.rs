@@ -24,12 +24,11 @@
 
 mod file;
 
-use super::cli::Cli;
 use super::limits::GENERAL;
 use anyhow::{Result, anyhow};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Args, Command, CommandFactory, ValueHint};
+use clap::{Arg, ArgMatches, Args, Command, ValueHint};
 use file::{File, Setting, options};
 use skyhaul::core::hint::Hint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +82,13 @@ impl ConfigPaths {
     }
 }
 
-/// Add the defaults of a file to `words`. `command` must have been built.
-pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPaths) -> Result<Merged> {
+/// Add the defaults of a file to `words`. `command` must have been built; `all` gives every verb with its options.
+pub(super) fn merge(
+    command: &Command,
+    all: fn() -> Command,
+    words: Vec<OsString>,
+    places: &ConfigPaths,
+) -> Result<Merged> {
     let mut merged = Merged { words, from_file: BTreeMap::new(), shown: None };
     let verb = find_verb(command, &merged.words).filter(|(_, verb)| !verb.is_hide_set());
     let Some((at, verb)) = verb else { return Ok(merged) };
@@ -101,7 +105,7 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &ConfigPath
         return Ok(merged);
     };
     if let Some(path) = &path {
-        let file = File::read(path, Cli::command)?;
+        let file = File::read(path, all)?;
         let settings = file.of(verb).filter(|setting| !behind.ids.contains(&setting.id)).collect();
         take(command, &mut merged, at, &missing, path, settings)?;
     }

@@ -343,7 +343,7 @@ fn what_a_file_sets_for_another_format_is_noted() {
         let command = definition();
         let config = format!("--config={}", file.path().display());
         let words = ["skyhaul", &config].into_iter().chain(line.split(' ')).map(Into::into).collect();
-        let merged = merge(&command, words, &ConfigPaths::default()).unwrap();
+        let merged = merge(&command, definition, words, &ConfigPaths::default()).unwrap();
         let matches = command.clone().try_get_matches_from(&merged.words).unwrap();
         let cli = Cli::from_arg_matches(&matches).unwrap();
         check(&situation(&cli).unwrap(), &command, &matches, &merged.from_file).unwrap()
