@@ -1,9 +1,9 @@
-"""How `skyhaul serve` serves files over HTTP, beside XRootD and bare loops: `python tests/interop/bench_http.py [PART ...] [--rounds N] [--bytes N]`,
+"""How `skyhaul serve` serves files over HTTP, beside XRootD and bare loops: `python tests/interop/bench_http.py [PART ...] [--rounds N] [--bytes N] [--streams N]`,
 on the loopback of an otherwise idle machine.
 
 | part | | goal |
 |---|---|---|
-| `plain` | one file after another on one connection | >= 90 % of the bare loop; per CPU second of the server >= 1.5 x XRootD |
+| `plain` | one file after another on one connection, or on `--streams` of them | >= 90 % of the bare loop; per CPU second of the server >= 1.5 x XRootD |
 | `tls` | the same through TLS | >= 85 % of the bare loop of rustls |
 | `small` | files of 1 KiB on one connection, plain; trees of them by `skyhaul copy` and by davix | `skyhaul copy` >= 3 x davix from XRootD |
 | `recording` | a recording, beside `skyhaul cat` | >= 90 % of `cat` |
@@ -19,6 +19,7 @@ It needs root, openssl, curl, xrootd-server, xrootd-server-plugins and davix, an
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -73,9 +74,18 @@ class Server:
         got["server_cpu"] = self.cpu_seconds() - before
         return got
 
-    def get(self, path, files, rounds):
-        words = [*CLIENT, BARE, "get", self.address, self.prefix + path, files, rounds]
-        return self.timed(lambda: json.loads(run(words + ([self.certificate] if self.certificate else []))))
+    def get(self, path, files, rounds, streams=1):
+        """What clients of their own get, all at the same time."""
+        words = [*CLIENT, BARE, "get", self.address, self.prefix + path, files, rounds, *([self.certificate] if self.certificate else [])]
+
+        def work():
+            begun = time.monotonic()
+            with concurrent.futures.ThreadPoolExecutor(streams) as threads:
+                all_of_them = [json.loads(said) for said in threads.map(run, [words] * streams)]
+            summed = {what: sum(one[what] for one in all_of_them) for what in ("bytes", "requests", "cpu_seconds")}
+            return {**summed, "seconds": all_of_them[0]["seconds"] if streams == 1 else time.monotonic() - begun}
+
+        return self.timed(work)
 
 
 def certificate(where):
@@ -151,7 +161,7 @@ def goal(text, values, least):
 
 
 def large(part, arguments, where, tls):
-    """A file of --bytes, four times on one connection."""
+    """A file of --bytes, four times on each of --streams connections."""
     name, pair = "large", certificate(where) if tls else ()
     with station(where / "station", *pair) as (ours, site), xrootd(where, tls) as (theirs, root), bare(site.root, *pair) as least:
         with (site.root / name).open("wb") as file:
@@ -160,7 +170,7 @@ def large(part, arguments, where, tls):
         shutil.copyfile(site.root / name, root / name)
         (root / name).chmod(0o644)
         servers = (least, ours, theirs)
-        got = in_turns(arguments.rounds, [(one.name, lambda one=one: one.get(name, 1, 4)) for one in servers])
+        got = in_turns(arguments.rounds, [(one.name, lambda one=one: one.get(name, 1, 4, arguments.streams)) for one in servers])
         rows(part, got, [("Gb/s", gbps, 1), ("server CPU s/GB", cpu_per_gb, 3), ("client CPU s/GB", lambda one: one["cpu_seconds"] * 1e9 / one["bytes"], 3)])
         goal("rate beside the bare loop", of_base(got, "bare", gbps)["skyhaul"], 0.85 if tls else 0.9)
         per_cpu = of_base(got, "XRootD", lambda one: 1 / cpu_per_gb(one))["skyhaul"]
@@ -250,6 +260,7 @@ def main():
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--bytes", type=int, default=1 << 30, help="size of the large file and of the recording")
+    parser.add_argument("--streams", type=int, default=1, help="connections on which the large file is got at the same time")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     print(f"{cpu()}; load {' '.join(pathlib.Path('/proc/loadavg').read_text().split()[:3])}; {run([BINARY, '--version']).decode().strip()}")

@@ -5,6 +5,8 @@
 //! [`UNPROVEN_IDLE_TIMEOUT`] between requests, or [`IDLE_TIMEOUT`] once it has shown a valid token; heads of [`MAX_HEAD_BYTES`] bytes,
 //! and as many of a client's part of a TLS handshake; twice as many where certificates of clients are asked for.
 
+mod file_sender;
+mod file_stream;
 mod hello;
 
 use crate::client_certificates::{ClientAuthorities, ShownCertificate};
@@ -16,6 +18,8 @@ use axum::extract::Request;
 use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Router};
+pub(crate) use file_sender::FileSender;
+use file_stream::FileStream;
 use hello::HelloStream;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -146,6 +150,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) tls: bool,
     certificate: OnceLock<ShownCertificate>,
+    /// What sends files on it, if it carries files as they are.
+    files: Option<Arc<FileSender>>,
     /// By which it is marked, while it is open.
     flow: Weak<FlowSocket>,
     permit: Permit,
@@ -170,6 +176,11 @@ impl Connection {
     /// The certificate that the client showed, if it was asked and has one.
     pub(crate) fn certificate(&self) -> Option<&ShownCertificate> {
         self.certificate.get()
+    }
+
+    /// What sends files on it, if they are sent as they are.
+    pub(crate) fn files(&self) -> Option<&Arc<FileSender>> {
+        self.files.as_ref()
     }
 
     /// Marks its traffic, where connections are marked; it keeps the first tag.
@@ -225,6 +236,7 @@ async fn accept(port: TcpPort, site: HttpService, stopped: watch::Receiver<bool>
             peer,
             tls: site.tls.is_some(),
             certificate: OnceLock::new(),
+            files: (site.tls.is_none() && site.carries == Carries::Files).then(Arc::default),
             flow: flow.as_ref().map_or_else(Weak::new, Arc::downgrade),
             permit,
             begun: Instant::now(),
@@ -292,7 +304,10 @@ async fn enter(
         return;
     }
     let Some(TlsDoor { acceptor, clients, pending }) = tls else {
-        return serve(stream, service, stopped).await;
+        return match connection.files() {
+            Some(files) => serve(FileStream::new(stream, files), service, stopped).await,
+            None => serve(stream, service, stopped).await,
+        };
     };
     // Certificates of the grid are chains.
     let most = if clients.is_some() { 2 * MAX_HEAD_BYTES } else { MAX_HEAD_BYTES };

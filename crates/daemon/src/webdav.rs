@@ -52,6 +52,7 @@ mod receiving;
 mod requests;
 mod scans;
 mod sending;
+mod sent_body;
 mod storage_report;
 mod streams;
 mod subjects;

@@ -117,7 +117,8 @@ impl BodyReader {
     }
 }
 
-fn too_short() -> io::Error {
+/// The error of a file that ends before its body does.
+pub(crate) fn too_short() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read")
 }
 

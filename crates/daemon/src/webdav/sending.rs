@@ -7,6 +7,7 @@
 use super::byte_ranges::{self, Asked};
 use super::conditions::{self, Outcome, Version};
 use super::door::{Door, Target};
+use super::sent_body::SentBody;
 use crate::http::Connection;
 use crate::remote::digests::{Algorithm, DigestSet, Digester, Wanted};
 use crate::remote::failure::{Failure, scope_failure};
@@ -29,6 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Names that a directory is shown with.
 pub(super) const MAX_LISTED: usize = 100_000;
@@ -148,7 +150,13 @@ pub(super) async fn reply(
     let body = match whole {
         _ if !is_get => Body::empty(),
         Some(whole) if status == StatusCode::OK => Body::from(whole),
-        _ => body(door, connection, object, parts, bytes).await?,
+        _ => match (connection.files(), &object) {
+            (Some(sender), Object::File { file, .. }) if SentBody::suits(&parts) => {
+                let taken = taken(connection, place_of(door, &object)?);
+                Body::new(SentBody::new(sender, file, (parts, bytes), taken))
+            }
+            _ => body(door, connection, object, parts, bytes).await?,
+        },
     };
     Ok(response(status, head, body))
 }
@@ -261,6 +269,28 @@ fn parted(head: &mut HeaderMap, ranges: &[Range<u64>], size: u64) -> Result<VecD
     Ok(parts)
 }
 
+/// A place among the bodies that are sent.
+fn place_of(door: &Door, object: &Object) -> Result<OwnedSemaphorePermit, Failure> {
+    let places = match object {
+        Object::File { .. } => &door.bodies,
+        Object::Recording { .. } => &door.recording_bodies,
+    };
+    let full = |_| Failure::busy("as many objects are being transferred as may be at a time");
+    Arc::clone(places).try_acquire_owned().map_err(full)
+}
+
+/// What a body calls when its client takes a part: the connection counts as used then, and the body has its place until it ends.
+fn taken(
+    connection: &Arc<Connection>,
+    place: OwnedSemaphorePermit,
+) -> impl Fn() + Send + Sync + 'static + use<> {
+    let connection = Arc::clone(connection);
+    move || {
+        let _held = &place;
+        connection.asks();
+    }
+}
+
 /// Parts of an object as a body, within the limits of bodies and memory.
 pub(super) async fn body(
     door: &Arc<Door>,
@@ -269,13 +299,7 @@ pub(super) async fn body(
     parts: VecDeque<Part>,
     bytes: u64,
 ) -> Result<Body, Failure> {
-    let places = match object {
-        Object::File { .. } => &door.bodies,
-        Object::Recording { .. } => &door.recording_bodies,
-    };
-    let Ok(place) = Arc::clone(places).try_acquire_owned() else {
-        return Err(Failure::busy("as many objects are being transferred as may be at a time"));
-    };
+    let place = place_of(door, &object)?;
     let memory = door.memory.clone();
     let is_small = bytes <= MAX_AT_ONCE_BYTES;
     let begun = door
@@ -292,15 +316,7 @@ pub(super) async fn body(
         .await?;
     match begun {
         (_, all) if is_small => Ok(Body::from(all)),
-        (reader, _) => {
-            let connection = Arc::clone(connection);
-            // The connection counts as used while its client takes pieces, and the body has its place until it ends.
-            let taken = move || {
-                let _held = &place;
-                connection.asks();
-            };
-            Ok(Body::new(FileBody::new(reader, bytes, taken)))
-        }
+        (reader, _) => Ok(Body::new(FileBody::new(reader, bytes, taken(connection, place)))),
     }
 }
 

@@ -29,6 +29,7 @@ pub mod pieces;
 mod port;
 mod receive;
 mod send;
+pub mod send_file;
 pub mod setup;
 pub mod tune;
 

@@ -9,7 +9,7 @@ use crate::address::Endpoint;
 use crate::quantity::{Rate, Size};
 use crate::udp::{bind_to_interface, set_option};
 use crate::wake::wait_for_room;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -23,6 +23,14 @@ use std::time::{Duration, Instant};
 pub fn peek(socket: &impl AsFd, into: &mut [u8]) -> io::Result<usize> {
     let (_, there) = recv(socket, into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
     Ok(there)
+}
+
+/// Ends a connection in both directions, also for threads that use it.
+///
+/// # Errors
+/// It is not connected any more.
+pub fn shut_down(socket: &impl AsFd) -> io::Result<()> {
+    Ok(shutdown(socket, Shutdown::Both)?)
 }
 
 /// Options of a connection.

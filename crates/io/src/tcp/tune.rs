@@ -72,6 +72,23 @@ pub fn set_receive_buffer(socket: &impl AsFd, size: Size) -> Buffer {
     set_buffer(socket, size, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
+/// Makes the send buffer of a connection `size` large, unless the kernel may make it as large by itself, or must not make it so large: it
+/// never becomes smaller than what the kernel would make of it.
+pub fn raise_send_buffer(socket: &impl AsFd, size: Size) {
+    let setting = |name: &str| fs::read_to_string(format!("/proc/sys/net/{name}")).unwrap_or_default();
+    let last = |text: String| text.split_whitespace().last().and_then(|most| most.parse::<u64>().ok());
+    let Some(tuned) = last(setting("ipv4/tcp_wmem")).map(|bytes| bytes / 2) else { return };
+    let bytes = i32::try_from(size.bytes()).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+    let fd = socket.as_fd();
+    if tuned >= size.bytes() || set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_ok() {
+        return;
+    }
+    if last(setting("core/wmem_max")).is_some_and(|most| most.min(size.bytes()) > tuned) {
+        // What it is then is as good.
+        let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+    }
+}
+
 fn set_buffer(socket: &impl AsFd, size: Size, force: i32, plain: i32) -> Buffer {
     // The kernel doubles the value, in an i32.
     let bytes = i32::try_from(size.bytes()).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
@@ -167,6 +184,25 @@ mod tests {
         assert_eq!(TcpInfo::of(&stream).unwrap().max_pacing_rate, 10_000_000);
         set_pacing(&stream, 0).unwrap();
         assert!(largest_segment(&stream).unwrap() > 500);
+    }
+
+    #[test]
+    fn a_send_buffer_is_raised_and_never_made_smaller() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let setting = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+        let tuned = setting.split_whitespace().last().unwrap().parse::<u64>().unwrap() / 2;
+        for bytes in [1, tuned, 3 * tuned] {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            raise_send_buffer(&stream, Size::from_bytes(bytes));
+            let locks: i32 = get_option(stream.as_fd(), libc::SOL_SOCKET, BUFFER_LOCK).unwrap();
+            // The kernel still tunes it, or it is larger than the kernel would make it.
+            let is_set = locks & 1 != 0;
+            assert!(
+                !is_set || bytes > tuned && buffers(&stream).0 > tuned,
+                "{bytes}: {:?}",
+                buffers(&stream)
+            );
+        }
     }
 
     #[test]
