@@ -20,6 +20,23 @@ pub(crate) fn heads_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
+/// Ranges of objects.
+pub(crate) fn ranges(input: &[u8]) {
+    skyhaul_daemon::webdav::fuzz_ranges(input);
+}
+
+pub(crate) fn ranges_seeds() -> Vec<Vec<u8>> {
+    let of = |size: u64, text: &str| [&size.to_le_bytes()[..], text.as_bytes()].concat();
+    vec![
+        of(10_000, "bytes=0-499,-500,9500-"),
+        of(u64::MAX, "bytes=0-18446744073709551615,9223372036854775807-"),
+        of(100, "Bytes= 0-1 , 4-5,,-1"),
+        of(0, "bytes=0-"),
+        of(1 << 40, "bytes=5-4"),
+        of(1000, &format!("bytes={}", "0-0,".repeat(600))),
+    ]
+}
+
 /// Bodies in XML: those of PROPFIND, and replies to it.
 pub(crate) fn bodies(input: &[u8]) {
     skyhaul_daemon::webdav::fuzz_bodies(input);
@@ -121,6 +138,22 @@ const CERTIFICATE: &str = "\
     DwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiB/CkY5rcox0r7DLapRb09WljrTU2/eUJArEgdr3YcJRwIhAMgEV/LU\
     pQR9du9oJyQjlGLs3b/75aABOng2MZHDviIB\
 ";
+
+/// Requests for macaroons.
+pub(crate) fn macaroons(input: &[u8]) {
+    skyhaul_daemon::webdav::fuzz_macaroons(input);
+}
+
+pub(crate) fn macaroons_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"caveats":["activity:DOWNLOAD,LIST"],"validity":"PT60M"}"#,
+        r#"{"caveats":["activity:MANAGE,UPLOAD,DELETE,LIST","path:/c"],"validity":"P1DT1H2M3S"}"#,
+        r#"{"caveats":["activity:UPLOAD","path:x%20y/","activity:LIST,UPLOAD"]}"#,
+        r#"{"caveats":["before:2030-01-01T00:00:00Z"],"validity":"PT99999999999999999H"}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
 
 /// Certificates of clients, and subjects as operators write them.
 pub(crate) fn certificates(input: &[u8]) {

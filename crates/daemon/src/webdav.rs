@@ -17,7 +17,7 @@
 //! | `markers`, `copies` | what is said of a copy, how many run |
 //! | `subjects` | what holders of certificates may do |
 //! | `ledger`, `counted_body`, `log_line`, `access_log` | one account of all requests; the log and the metrics that are made of it |
-//! | `macaroons` | what is said to those who ask for one |
+//! | `macaroons` | tokens for holders of certificates who ask for a macaroon, and what is said to others |
 //! | `access`, `issuers`, `kept_keys`, `inspection` | what a request may do, by the scopes of its token; the keys of issuers; what a token would be worth |
 //!
 //! Methods of HTTP/1.1 (RFC 9110, 9112) and WebDAV class 1 (RFC 4918) without PROPPATCH and locks. Bodies are read and written by threads
@@ -64,9 +64,10 @@ pub use crate::served::roots::{ServedDirectory, WebDavRules};
 pub use crate::tls::TlsFiles;
 pub use access_log::AccessLogOptions;
 pub use copies::CopyLimits;
-pub use fuzzing::{fuzz_bodies, fuzz_copies, fuzz_heads, fuzz_paths};
+pub use fuzzing::{fuzz_bodies, fuzz_copies, fuzz_heads, fuzz_paths, fuzz_ranges};
 pub use inspection::{TokenInspection, inspect_token};
 pub use issuers::{OwnTokens, TokenIssuer};
+pub use macaroons::fuzz_macaroons;
 pub use subjects::{CertificateClient, ClientCertificates};
 
 use crate::client_certificates::ClientAuthorities;
@@ -85,6 +86,7 @@ use copies::Copies;
 use door::{Door, RECORDINGS};
 use issuers::Issuers;
 use ledger::AccessLedger;
+use macaroons::Macaroons;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::failed;
 use skyhaul::io::host::descriptors;
@@ -235,6 +237,7 @@ impl WebDavServer {
             marker: marker.clone(),
             ledger: Arc::clone(&ledger),
             access: AccessControl::new(rights, Arc::clone(&issuers), subjects),
+            macaroons: options.own_tokens.as_ref().map(Macaroons::open).transpose()?,
             roots,
             recordings: recordings(options, sums)?,
             memory: HeapMemory::new(MEMORY_BYTES),

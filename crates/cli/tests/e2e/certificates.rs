@@ -123,6 +123,7 @@ fn asking(how: &str) -> Asking {
         "[http]\nlisten = '127.0.0.1:0'\ncertificate = '{here}/host.pem'\nkey = '{here}/host.pem'\n\
          [[http.root]]\nname = 'exp'\ndirectory = '{here}/exp'\nwrite = true\n\
          [[http.issuer]]\nurl = '{ISSUER}'\naudiences = ['x']\nkeys = '{here}/keys.json'\n\
+         [http.own_tokens]\nissuer = 'https://mh.example'\nkey = '{here}/own-key'\n\
          [http.tls]\nclient_authorities = '{here}/ca.pem'\nclient_certificates = '{how}'\n\
          [[http.tls.client]]\nsubject = '/O=Uni/CN=Ann'\nissuer = 'CN=CA,O=Uni'\nscopes = ['storage.read:/exp/a', 'storage.create:/exp/a']\n"
     );
@@ -252,5 +253,54 @@ fn where_a_certificate_is_required_others_end_in_the_handshake() {
         ["it shows no certificate", "its certificate: it has expired", "its certificate: it is a proxy"]
     {
         assert!(said.contains(why), "{why}: {said}");
+    }
+}
+
+/// A request for a macaroon, with this body.
+fn macaroon(all: &Asking, certificate: &str, path: &str, body: &str) -> (u16, String) {
+    let more = ["--header", "Content-Type: application/macaroon-request", "--data", body];
+    all.ask(certificate, &format!("POST {path}"), &more)
+}
+
+#[test]
+fn a_certificate_gets_a_token_that_another_server_may_use() {
+    if !has_curl() {
+        return;
+    }
+    let all = asking("optional");
+    all.restore();
+    let token = |path: &str, activities: &str| {
+        let body = format!(r#"{{"caveats":["activity:{activities}"],"validity":"PT60M"}}"#);
+        let (code, said) = macaroon(&all, "good", path, &body);
+        assert_eq!(code, 200, "{said}");
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["expires_in"], 3600);
+        format!("Authorization: Bearer {}", said["macaroon"].as_str().unwrap())
+    };
+    let codes = |token: &str| {
+        REQUESTS.map(|request| {
+            all.restore();
+            all.ask("", request, &["--header", token]).0
+        })
+    };
+    // It reads the file, and does nothing else.
+    assert_eq!(codes(&token("/exp/a/f", "DOWNLOAD,LIST")), [200, 403, 403, 403, 403]);
+    // The certificate may not remove anything, and so its token may not, whatever was asked for.
+    assert_eq!(codes(&token("/exp/a/new", "MANAGE,UPLOAD,DELETE,LIST")), [403, 201, 403, 403, 403]);
+    for (path, body, expected) in [
+        ("/exp/a/f", r#"{"caveats":["activity:DELETE"]}"#, 403),
+        ("/exp/b/f", r#"{"caveats":["activity:DOWNLOAD"]}"#, 403),
+        ("/", r#"{"caveats":["activity:DOWNLOAD"]}"#, 403),
+        ("/exp/a/f", r#"{"caveats":["before:2030-01-01T00:00:00Z"]}"#, 400),
+        ("/exp/a/f", r#"{"validity":"an hour"}"#, 400),
+        ("/exp/a/f", "<xml/>", 400),
+    ] {
+        let (code, said) = macaroon(&all, "good", path, body);
+        assert_eq!(code, expected, "{path} {body}: {said}");
+    }
+    // Those without rights are told at once what to use.
+    for (certificate, _) in CERTIFICATES.into_iter().filter(|(name, _)| *name != "good") {
+        let (code, said) = macaroon(&all, certificate, "/exp/a/f", r#"{"caveats":["activity:DOWNLOAD"]}"#);
+        assert!(code == 405 && said.contains("use a bearer token"), "{certificate}: {code} {said}");
     }
 }

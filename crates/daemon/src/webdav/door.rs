@@ -3,6 +3,7 @@
 use super::access::AccessControl;
 use super::copies::Copies;
 use super::ledger::{AccessLedger, RequestEntry};
+use super::macaroons::Macaroons;
 use super::place::Place;
 use super::put_place::PutPlace;
 use super::scans::ScanPlace;
@@ -33,6 +34,8 @@ const WORK_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct Door {
     pub(super) ledger: Arc<AccessLedger>,
     pub(super) access: AccessControl,
+    /// What signs tokens for holders of certificates, if this server signs tokens.
+    pub(super) macaroons: Option<Macaroons>,
     pub(super) roots: Vec<Arc<Root>>,
     pub(super) recordings: Option<Arc<Recordings>>,
     pub(super) memory: HeapMemory,

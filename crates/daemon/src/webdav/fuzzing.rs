@@ -68,6 +68,20 @@ pub fn fuzz_heads(input: &[u8]) {
     log(&target, &headers);
 }
 
+/// Any text as ranges of an object, whose size are the first eight bytes: what is asked for is asked for again when it is written as ranges.
+#[doc(hidden)]
+pub fn fuzz_ranges(input: &[u8]) {
+    let Some((size, text)) = input.split_first_chunk() else { return };
+    let size = u64::from_le_bytes(*size);
+    let asked = byte_ranges::parse(&String::from_utf8_lossy(text), size);
+    let Asked::Parts(parts) = &asked else { return };
+    assert!(!parts.is_empty() && parts.iter().all(|part| !part.is_empty() && part.end <= size));
+    let all: u128 = parts.iter().map(|part| u128::from(part.end - part.start)).sum();
+    assert!(all <= u128::from(size), "{all} of {size}");
+    let ranges: Vec<String> = parts.iter().map(|part| format!("{}-{}", part.start, part.end - 1)).collect();
+    assert_eq!(byte_ranges::parse(&format!("bytes={}", ranges.join(",")), size), asked);
+}
+
 /// An upload that is continued: its part lies inside the file, and what was received is the same when it was written and read again.
 fn read_continued(headers: &HeaderMap) {
     if let Ok(Some((from, size))) = unfinished::rest(headers) {
