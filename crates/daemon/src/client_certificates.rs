@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
@@ -58,6 +58,8 @@ pub(crate) struct CertificateHolder {
     pub(crate) subject: SubjectName,
     /// Who signed the certificate.
     pub(crate) issuer: SubjectName,
+    /// When the certificate expires.
+    pub(crate) until: SystemTime,
 }
 
 /// Why a certificate is refused.
@@ -164,13 +166,13 @@ impl ClientAuthorities {
 
     /// Judges the certificate chain of a connection, the client's own first.
     pub(crate) fn judge(&self, chain: &[CertificateDer<'_>]) -> ShownCertificate {
-        let names = chain.first().and_then(|own| names(own));
+        let holder = chain.first().and_then(|own| holder(own));
         let verified = self.verify(chain, UnixTime::now());
-        match (verified, names) {
-            (Ok(()), Some((subject, issuer))) => Ok(CertificateHolder { subject, issuer }),
-            (verified, names) => {
+        match (verified, holder) {
+            (Ok(()), Some(holder)) => Ok(holder),
+            (verified, holder) => {
                 let why = verified.err().and_then(|error| CertificateRefusal::of(&error));
-                let claimed = names.map(|(subject, _)| subject.slashes()).unwrap_or_default();
+                let claimed = holder.map(|holder| holder.subject.slashes()).unwrap_or_default();
                 Err(RefusedCertificate { why: why.unwrap_or(CertificateRefusal::Form), claimed })
             }
         }
@@ -277,10 +279,15 @@ impl ClientCertVerifier for AskedCertificates {
     }
 }
 
-/// Subject and issuer of a certificate.
-fn names(certificate: &CertificateDer<'_>) -> Option<(SubjectName, SubjectName)> {
+/// Whom a certificate names, and until when.
+fn holder(certificate: &CertificateDer<'_>) -> Option<CertificateHolder> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
-    Some((SubjectName::of(parsed.subject()), SubjectName::of(parsed.issuer())))
+    let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+    Some(CertificateHolder {
+        subject: SubjectName::of(parsed.subject()),
+        issuer: SubjectName::of(parsed.issuer()),
+        until: UNIX_EPOCH + Duration::from_secs(seconds),
+    })
 }
 
 /// Whether a certificate is a proxy: by its extension, or by its name.
@@ -300,7 +307,7 @@ pub fn fuzz_certificates(input: &[u8]) {
     let certificate = CertificateDer::from(input);
     let _ = is_proxy(&certificate);
     let written = std::str::from_utf8(input).ok().and_then(|text| SubjectName::parse(text).ok());
-    let shown = names(&certificate).map(|(subject, issuer)| [subject, issuer]).into_iter().flatten();
+    let shown = holder(&certificate).map(|of| [of.subject, of.issuer]).into_iter().flatten();
     for name in shown.chain(written) {
         let (text, slashes) = (name.to_string(), name.slashes());
         assert!(!text.chars().chain(slashes.chars()).any(char::is_control), "{text:?}");

@@ -40,8 +40,8 @@ use tokio::task::spawn_blocking;
 static MARKS: LazyLock<&'static [u8]> = LazyLock::new(|| vec![0; MARK_BYTES].leak());
 /// Longest mark, bytes.
 const MARK_BYTES: usize = 1 << 20;
-/// Bytes of a call.
-const CALL_BYTES: u64 = 4 << 20;
+/// Bytes of a call: a thread that waits for a disk is busy with as few.
+const CALL_BYTES: u64 = 1 << 20;
 /// Sent bytes that are said together.
 const NOTED_BYTES: u64 = 4 << 20;
 /// Time that a thread stays with a client.
@@ -52,11 +52,31 @@ const MAX_PATIENT: usize = 32;
 /// A client that takes its first bytes at this rate gets a larger buffer: so many bytes within this time.
 const FAST_BYTES: u64 = 4 << 20;
 const FAST_TIME: Duration = Duration::from_secs(1);
-/// That buffer, bytes of data.
+/// That buffer, bytes of data, and how many have one at a time.
 const BUFFER_BYTES: u64 = 8 << 20;
+const MAX_BUFFERED: usize = 64;
 
 /// Threads that may wait for a client.
 static PATIENT: AtomicUsize = AtomicUsize::new(0);
+/// Connections that have a larger buffer.
+static BUFFERED: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the larger buffers, until its connection ends.
+#[derive(Debug)]
+struct Buffered;
+
+impl Buffered {
+    fn take() -> Option<Self> {
+        let more = |now: usize| (now < MAX_BUFFERED).then_some(now + 1);
+        BUFFERED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self)
+    }
+}
+
+impl Drop for Buffered {
+    fn drop(&mut self) {
+        BUFFERED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A mark of so many bytes, at most [`MARK_BYTES`].
 fn mark(bytes: u64) -> Bytes {
@@ -83,8 +103,9 @@ struct State {
     socket: Option<Arc<TcpStream>>,
     current: Option<Current>,
     waker: Option<Waker>,
-    /// Whether the buffer of the socket is as large as it will be.
-    is_buffered: bool,
+    /// Whether it was seen how fast the client is.
+    is_seen: bool,
+    buffered: Option<Buffered>,
 }
 
 /// The range that is sent.
@@ -136,12 +157,14 @@ impl State {
         let Some(current) = &mut self.current else { return };
         current.sent += bytes;
         current.left.start += bytes;
-        if self.is_buffered || current.sent < FAST_BYTES {
+        if self.is_seen || current.sent < FAST_BYTES {
             return;
         }
-        self.is_buffered = true;
+        self.is_seen = true;
         let is_fast = current.begun.is_some_and(|begun| begun.elapsed() <= FAST_TIME);
-        if let Some(socket) = self.socket.as_ref().filter(|_| is_fast) {
+        let Some(socket) = self.socket.as_ref().filter(|_| is_fast) else { return };
+        self.buffered = Buffered::take();
+        if self.buffered.is_some() {
             raise_send_buffer(socket, Size::from_bytes(BUFFER_BYTES));
         }
     }
@@ -276,16 +299,21 @@ impl FileSender {
             // It has failed if the client has closed it.
             let _ = shut_down(&socket);
         }
-        state.socket = None;
+        (state.socket, state.buffered) = (None, None);
     }
 
     /// Sends what is left, as long as the client keeps up. A thread does that.
     fn work(&self, socket: &TcpStream, file: &File, mut left: Range<u64>) {
         let (begun, patience) = (Instant::now(), Patience::take());
+        let wait = if patience.is_some() { PATIENCE } else { Duration::ZERO };
         let mut unsaid = 0;
         let stop = loop {
             if left.is_empty() || self.is_over.load(Ordering::Relaxed) || begun.elapsed() >= SLICE {
                 break Stop::Slice;
+            }
+            // Before a turn at the disk is asked for.
+            if !wait_for_room(socket.as_fd(), wait).is_ok_and(|has| has) {
+                break Stop::Full;
             }
             let most = (left.end - left.start).min(CALL_BYTES) as usize;
             match send_file_in_turn(socket, file, left.start, most) {
@@ -294,13 +322,7 @@ impl FileSender {
                     left.start += bytes as u64;
                     unsaid += bytes as u64;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let has_room =
-                        patience.is_some() && wait_for_room(socket.as_fd(), PATIENCE).is_ok_and(|has| has);
-                    if !has_room {
-                        break Stop::Full;
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Stop::Full,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => break Stop::Failed(error),
             }

@@ -24,6 +24,7 @@ use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, Uri};
 use skyhaul::auth::TokenHash;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Who may use this server.
 pub(super) struct AccessControl {
@@ -39,8 +40,8 @@ pub(super) enum Access {
     Full(Option<TokenHash>),
     /// What its token says.
     Scoped(Holder),
-    /// What the configuration says of the subject of its certificate, as the grid writes it.
-    Certified(String, Arc<Grants>),
+    /// What the configuration says of the subject of its certificate, as the grid writes it, until the certificate expires.
+    Certified(String, Arc<Grants>, SystemTime),
 }
 
 impl AccessControl {
@@ -93,7 +94,7 @@ impl AccessControl {
             Access::Scoped(Holder { issuer, subject, .. }) => {
                 LoggedUser::Issuer { subject: subject.clone(), issuer: issuer.clone() }
             }
-            Access::Certified(subject, _) => LoggedUser::Certificate(subject.clone()),
+            Access::Certified(subject, ..) => LoggedUser::Certificate(subject.clone()),
         }
     }
 
@@ -106,7 +107,9 @@ impl AccessControl {
         let (subjects, shown) = (self.subjects.as_ref()?, connection.certificate()?);
         let (claimed, why) = match shown {
             Ok(holder) => match subjects.of(holder) {
-                Some(grants) => return Some(Ok(Access::Certified(holder.subject.slashes(), grants))),
+                Some(grants) => {
+                    return Some(Ok(Access::Certified(holder.subject.slashes(), grants, holder.until)));
+                }
                 None => (holder.subject.slashes(), "no rights are given to its subject here".to_owned()),
             },
             Err(RefusedCertificate { why, claimed }) => (claimed.clone(), why.to_string()),
@@ -129,7 +132,7 @@ impl AccessControl {
             _ if !failure.is_scope() => return failure,
             Access::Full(_) => return failure,
             Access::Scoped(Holder { issuer, subject, .. }) => (format!("{subject} ({issuer})"), failure),
-            Access::Certified(subject, _) => (subject.clone(), failure.of_certificate()),
+            Access::Certified(subject, ..) => (subject.clone(), failure.of_certificate()),
         };
         self.notes.note(|| format!("refused {method} {} of {who}: {}", uri.path(), failure.text()));
         failure
@@ -147,7 +150,7 @@ impl Access {
         match self {
             Self::Full(_) => None,
             Self::Scoped(holder) => Some(&holder.grants),
-            Self::Certified(_, grants) => Some(grants),
+            Self::Certified(_, grants, _) => Some(grants),
         }
     }
 
@@ -188,7 +191,7 @@ impl Access {
         match self {
             Self::Full(token) => *token,
             Self::Scoped(holder) => Some(TokenHash::of(&format!("{}\n{}", holder.issuer, holder.subject))),
-            Self::Certified(subject, _) => Some(TokenHash::of(subject)),
+            Self::Certified(subject, ..) => Some(TokenHash::of(subject)),
         }
     }
 }

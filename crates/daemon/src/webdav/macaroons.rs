@@ -27,19 +27,20 @@ use serde::Deserialize;
 use serde_json::json;
 use skyhaul::core::hint::Hint;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 const MACAROON_REQUEST: &str = "application/macaroon-request";
 /// Longest body, and how long it may take to arrive.
 const MAX_BODY_BYTES: usize = 4 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a token holds that asks for no time, and the longest; a certificate that is revoked does not end it.
+/// How long a token holds that asks for no time, and the longest; a certificate that is revoked does not end it, but it ends with the certificate.
 const USUAL_LIFETIME: Duration = Duration::from_secs(3600);
 const MAX_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 /// What a client asks for.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Asked {
     #[serde(default)]
     caveats: Vec<String>,
@@ -91,26 +92,28 @@ impl Macaroons {
         body: &mut Body,
         methods: &str,
     ) -> Result<Response, Failure> {
-        let Access::Certified(subject, grants) = access else { return Err(refusal(methods)) };
+        let Access::Certified(subject, grants, until) = access else { return Err(refusal(methods)) };
+        let left = until.duration_since(SystemTime::now()).unwrap_or_default();
         let body = timeout(BODY_TIMEOUT, read(body))
             .await
             .map_err(|_| Failure::new(408, "the body did not arrive in time"))??;
         let path = RequestPath::parse(path).map_err(Failure::bad)?;
-        let (token, lifetime) = self.token((subject.as_str(), grants.as_ref()), &path, &body)?;
+        let (token, lifetime) = self.token((subject.as_str(), grants.as_ref(), left), &path, &body)?;
         let reply = json!({"macaroon": token, "expires_in": lifetime.as_secs()}).to_string();
         let head = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
         Ok((StatusCode::OK, head, reply).into_response())
     }
 
-    /// A token for what a body asks for.
+    /// A token for what a body asks for, for no longer than is left of the certificate.
     fn token(
         &self,
-        (subject, grants): (&str, &Grants),
+        (subject, grants, left): (&str, &Grants, Duration),
         path: &RequestPath,
         body: &[u8],
     ) -> Result<(String, Duration), Failure> {
-        let asked: Asked = serde_json::from_slice(body)
-            .map_err(|_| Failure::bad("the body is not JSON with `caveats` and `validity`"))?;
+        let asked: Asked = serde_json::from_slice(body).map_err(|_| {
+            Failure::bad("the body is not JSON with `caveats` and `validity`, and nothing else")
+        })?;
         let caveats = Caveats::read(&asked.caveats)?;
         let lifetime = match &asked.validity {
             None => USUAL_LIFETIME,
@@ -118,7 +121,10 @@ impl Macaroons {
                 Failure::bad("validity: expected a duration of ISO 8601 in days, hours, minutes and seconds, such as PT60M")
             })?,
         };
-        let lifetime = lifetime.min(MAX_LIFETIME);
+        let lifetime = Duration::from_secs(lifetime.min(MAX_LIFETIME).min(left).as_secs());
+        if lifetime.is_zero() {
+            return Err(Failure::new(403, "Permission denied: the certificate has expired"));
+        }
         let path = caveats.path_below(path)?;
         let scopes = scopes(&caveats, grants, &path);
         if scopes.is_empty() {
@@ -280,6 +286,25 @@ mod tests {
             ("PT99999999999999999H", None),
         ] {
             assert_eq!(duration(text), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_ends_with_the_certificate_and_an_unknown_word_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = TokenKey::read_or_make(&directory.path().join("key")).unwrap();
+        let macaroons = Macaroons { issuer: "https://a.example".into(), key };
+        let grants = Grants::of_scopes(&["storage.read:/exp".to_owned()]).unwrap();
+        let path = RequestPath::parse("/exp/f").unwrap();
+        let of = |left: u64, body: &str| {
+            let holder = ("/CN=a", &grants, Duration::from_secs(left));
+            macaroons.token(holder, &path, body.as_bytes()).map(|(_, lifetime)| lifetime.as_secs())
+        };
+        assert_eq!(of(1 << 20, "{}").ok(), Some(3600));
+        assert_eq!(of(300, r#"{"validity": "PT12H"}"#).ok(), Some(300));
+        assert!(of(0, "{}").unwrap_err().text().contains("has expired"));
+        for body in [r#"{"caveat": ["activity:DOWNLOAD"]}"#, "[]", ""] {
+            assert!(of(300, body).unwrap_err().is_bad(), "{body}");
         }
     }
 

@@ -224,13 +224,15 @@ pub(super) async fn handle(
     let bytes: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     let is_too_long = bytes + head.uri.path().len() > MAX_HEAD_BYTES;
     let answered = match admitted {
-        _ if macaroons::is_asked(&head.method, &head.headers) => match (&door.macaroons, admitted) {
-            (Some(macaroons), Ok(access)) => {
-                let reply = macaroons.reply(&access, head.uri.path(), &mut body, METHODS).await;
-                reply.map_err(|failure| door.access.note_refusal(&access, request, failure))
+        _ if !is_too_long && macaroons::is_asked(&head.method, &head.headers) => {
+            match (&door.macaroons, admitted) {
+                (Some(macaroons), Ok(access)) => {
+                    let reply = macaroons.reply(&access, head.uri.path(), &mut body, METHODS).await;
+                    reply.map_err(|failure| door.access.note_refusal(&access, request, failure))
+                }
+                _ => Err(macaroons::refusal(METHODS)),
             }
-            _ => Err(macaroons::refusal(METHODS)),
-        },
+        }
         Err(failure) => Err(failure),
         Ok(_) if is_too_long => {
             Err(Failure::new(431, format_args!("the head is longer than {MAX_HEAD_BYTES} bytes")))

@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::remote::request_path::RequestPath;
     use crate::tokens::Use;
+    use std::time::SystemTime;
 
     fn client(subject: &str, issuer: Option<&str>, scopes: &[&str]) -> CertificateClient {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
@@ -94,7 +95,7 @@ mod tests {
 
     fn holder(subject: &str, issuer: &str) -> CertificateHolder {
         let name = |text| SubjectName::parse(text).unwrap();
-        CertificateHolder { subject: name(subject), issuer: name(issuer) }
+        CertificateHolder { subject: name(subject), issuer: name(issuer), until: SystemTime::now() }
     }
 
     #[test]

@@ -5,10 +5,16 @@
 
 use crate::disk::DiskTurn;
 use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use skyhaul_core::disk_turns::TURN_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that are copied at a time where the kernel does not send from a file system.
+const COPIED_BYTES: usize = 1 << 20;
 
 /// Sends up to `most` bytes of a file from `offset` on, in turn with recordings: fewer at a time while something is recorded to the disk. It
 /// waits for the disk, and for the socket if that blocks. Returns the number of bytes that the socket has taken; 0: the file ends at `offset`.
@@ -27,7 +33,19 @@ fn send_in_turn(
 ) -> io::Result<usize> {
     turn.wait();
     let most = if turn.is_shared() { most.min(TURN_BYTES as usize) } else { most };
-    Ok(sendfile(socket, file, Some(&mut offset), most)?)
+    match sendfile(socket, file, Some(&mut offset), most) {
+        // Not of files of this kind.
+        Err(Errno::INVAL | Errno::NOSYS) => copy(socket, file, (offset, most)),
+        sent => Ok(sent?),
+    }
+}
+
+fn copy(socket: &impl AsFd, file: &File, (offset, most): (u64, usize)) -> io::Result<usize> {
+    let mut bytes = vec![0; most.min(COPIED_BYTES)];
+    match file.read_at(&mut bytes, offset)? {
+        0 => Ok(0),
+        there => Ok(send(socket, &bytes[..there], SendFlags::NOSIGNAL)?),
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +75,19 @@ mod tests {
         let mut got = Vec::new();
         receiver.read_to_end(&mut got).unwrap();
         assert!(got == bytes[777..90_000], "{} bytes", got.len());
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_send_is_copied() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let (sender, mut receiver) = pair();
+        let sent = [(2, 5), (9, 100), (10, 100)].map(|range| copy(&sender, &file, range).unwrap());
+        assert_eq!(sent, [5, 1, 0]);
+        drop(sender);
+        let mut got = String::new();
+        receiver.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "234569");
     }
 
     #[test]

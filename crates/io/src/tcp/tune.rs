@@ -191,6 +191,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let setting = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
         let tuned = setting.split_whitespace().last().unwrap().parse::<u64>().unwrap() / 2;
+        let most = fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap().trim().parse::<u64>().unwrap();
         for bytes in [1, tuned, 3 * tuned] {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             raise_send_buffer(&stream, Size::from_bytes(bytes));
@@ -202,6 +203,7 @@ mod tests {
                 "{bytes}: {:?}",
                 buffers(&stream)
             );
+            assert!(is_set || bytes <= tuned || most <= tuned, "{bytes}: nothing was done");
         }
     }
 
