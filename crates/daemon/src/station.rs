@@ -32,6 +32,7 @@ mod json;
 mod kept;
 mod kept_queue;
 mod metrics;
+mod mount_signs;
 mod queue;
 mod recorder;
 mod routes;
@@ -50,6 +51,7 @@ pub(crate) use fleet_signs::FleetSigns;
 pub use crate::served::summing::ScanSums;
 pub use alerts::{AlarmReceiver, AlarmRoute, AlarmSetup, AlarmTrial, MAX_RECEIVERS};
 pub use json::recording as recording_json;
+pub use mount_signs::MountSigns;
 pub use queue::{AcceptedCopies, CopyOrder, OrderError};
 pub use schedules::{LoadedSchedule, ScheduleLoad, ScheduleLoadError};
 pub use setup::{DestinationSetup, ScheduleSetup, StationSetup};
@@ -72,6 +74,7 @@ use skyhaul_core::station::{
 };
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -140,6 +143,7 @@ impl StationService {
             is_recording: Arc::default(),
             fleet: Mutex::default(),
             fleet_view: Mutex::default(),
+            mount: OnceLock::new(),
             board,
             alerts,
         });
@@ -280,6 +284,12 @@ impl StationService {
         self.shared.over.store(true, Ordering::Relaxed);
         lock(&self.shared.watchers).clear();
         self.shared.faulty.load(Ordering::Relaxed) == 0
+    }
+
+    /// Shows what becomes of the mount of its scans at `point`. There is one for each station.
+    #[must_use]
+    pub fn show_mount(&self, point: &Path) -> MountSigns {
+        self.shared.mount.get_or_init(|| MountSigns::new(point)).clone()
     }
 
     /// Shows a server of files in the station's `/metrics`.

@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 pub(super) use config::FleetAccess;
 use config::HttpConfig;
 use manager::ServiceManager;
-use mounting::StationMount;
+use mounting::{MountConfig, StationMount};
 use peers::PeerDoor;
 use skyhaul::core::hint::Hint;
 use skyhaul::peer::PeerIntake;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     }
     peers.iter().for_each(|peers| peers.say(disks));
     etransfer.iter().zip(&etransfer_server).for_each(|(options, server)| say_etransfer(options, server));
-    let mount = config.mount.map(StationMount::start).transpose().context("mount the scans")?;
+    let mount = config.mount.map(|config| mount(config, &service)).transpose()?;
     let mut manager = ServiceManager::ready();
     while !interrupt.is_set() {
         std::thread::sleep(POLL_INTERVAL);
@@ -129,6 +129,12 @@ pub(crate) fn run(args: &StationServeArgs) -> Result<Outcome> {
     // Copies and measurements before the files, whose log has them.
     drop((fleet, api, vsi, mark6, peers, files, etransfer_server, mount));
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Mounts the scans as files, which the station shows.
+fn mount(config: MountConfig, service: &StationService) -> Result<StationMount> {
+    let signs = service.show_mount(&config.point);
+    StationMount::start(config, signs).context("mount the scans")
 }
 
 /// Says what the station has, and where it is.

@@ -1,5 +1,7 @@
 //! `skyhaul status` and `skyhaul station`: clients of a station's HTTP API.
 
+mod mount;
+
 use super::listener;
 use crate::args::{AtStationArgs, StationArgs, StationStartArgs, StationStopArgs, StationWhat, StatusArgs};
 use crate::outcome::Outcome;
@@ -416,6 +418,9 @@ fn text(status: &Value) -> String {
     for arrival in list("arrivals").iter().filter(|one| one["state"] != "closed" || !one["failure"].is_null())
     {
         let _ = writeln!(out, "{}", arrival_line(arrival));
+    }
+    if status["mount"].is_object() {
+        let _ = writeln!(out, "{}", mount::line(&status["mount"]));
     }
     for client in status["peers"]["clients"].as_array().into_iter().flatten() {
         let _ = writeln!(out, "{}", peer_line(client));

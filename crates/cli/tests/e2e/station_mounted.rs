@@ -82,16 +82,66 @@ fn scans_are_files_while_the_station_runs_and_after_it_was_killed() {
     drop(held);
 }
 
+/// The alarms that hold, by name.
+fn alarms(serving: &Serving) -> Vec<String> {
+    let (_, figures) = serving.http(&format!("GET /api/v1/figures HTTP/1.1\r\nHost: {}", serving.api), "");
+    let alarms = figures["alarms"].as_array().into_iter().flatten();
+    alarms.map(|alarm| alarm["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits until the mount is in a state, everywhere where that is said.
+#[track_caller]
+fn mount_is(serving: &Serving, state: &str) -> serde_json::Value {
+    let is_mounted = state == "mounted";
+    let mount =
+        wait_for(state, || Some(serving.status()["mount"].clone()).filter(|mount| mount["state"] == state));
+    wait_for("the metric and the alarm", || {
+        let text = serving.metrics();
+        let line = text.lines().find(|line| line.starts_with("skyhaul_station_mounted{"))?;
+        let has_alarm = alarms(serving).contains(&"not_mounted".to_owned());
+        (line.ends_with(if is_mounted { " 1" } else { " 0" }) && has_alarm != is_mounted).then_some(())
+    });
+    mount
+}
+
 #[test]
-fn a_station_records_where_nothing_can_be_mounted() {
+fn a_station_records_where_nothing_can_be_mounted_and_mounts_as_soon_as_it_can() {
     let site = Site::new(1);
     let at = site.disks[0].with_file_name("full");
     std::fs::create_dir(&at).unwrap();
     std::fs::write(at.join("file"), "x").unwrap();
-    let serving = Serving::start(site, &format!("[station.mount]\npoint = '{}'", at.display()));
+    let point = Point(at);
+    let serving = Serving::start(site, &format!("[station.mount]\npoint = '{}'", point.0.display()));
     wait_for("the reason", || serving.job.stderr().contains("the directory is not empty").then_some(()));
+    let mount = mount_is(&serving, "failed");
+    assert!(mount["reason"].as_str().unwrap().contains("not empty") && mount["since"].is_string(), "{mount}");
+    let said = run(&format!("status --station http://{}", serving.api)).expect(0).told();
+    assert!(said.contains("NOT MOUNTED since ") && said.contains("not empty"), "{said}");
     let sent = record(&serving, "s_a");
     assert!(serving.site.run("cat s_a").expect(0).stdout == sent);
+    if can_mount() {
+        std::fs::remove_file(point.0.join("file")).unwrap();
+        let mount = mount_is(&serving, "mounted");
+        assert!(read(&point.0, "s_a", sent.len()) == sent);
+        // Another program unmounts it.
+        assert!(Command::new("umount").arg(&point.0).status().unwrap().success());
+        wait_for("that to be said", || {
+            let status = serving.status();
+            let text = serving.metrics();
+            let failures =
+                text.lines().find(|line| line.starts_with("skyhaul_station_mount_failures_total{"))?;
+            (status["mount"]["state"] == "mounted" && number_behind(failures) > number(&mount["failures"]))
+                .then_some(())
+        });
+        assert!(read(&point.0, "s_a", sent.len()) == sent);
+        let said = serving.job.stderr();
+        assert!(said.contains("unmounted by another program; they are mounted again"), "{said}");
+        assert_eq!(said.matches("not mounted, which is tried again").count(), 1, "{said}");
+    }
     serving.job.signal(Signal::TERM);
     serving.job.finish().expect(0);
+}
+
+fn number_behind(line: &str) -> u64 {
+    line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() as u64
 }

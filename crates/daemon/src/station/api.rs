@@ -348,6 +348,9 @@ impl ApiState {
             .flat_map(|of| of.json())
             .collect();
         status["arrivals"] = arrivals.into();
+        if let Some(mount) = self.service.shared.mount.get() {
+            status["mount"] = mount.json();
+        }
         if let Some(peers) = self.service.shared.peers.get() {
             status["peers"] = peers.json();
         }

@@ -58,6 +58,7 @@ pub(super) fn text(service: &StationService) -> String {
         single("memory_bytes", Kind::Gauge, "Memory for recordings.", snapshot.memory_bytes),
         single("memory_reserved_bytes", Kind::Gauge, "Of this, reserved.", snapshot.reserved.memory_bytes),
     ];
+    all.extend(shared.mount.get().into_iter().flat_map(|mount| mount.metrics(&metric)));
     let of_files = |name: &str, kind, help: &str| metric(&format!("files_{name}"), kind, help);
     all.extend(shared.files.get().into_iter().flat_map(|files| files.metrics(&of_files)));
     all.extend(shared.peers.get().into_iter().flat_map(|peers| peers.metrics(&metric)));

@@ -8,6 +8,7 @@ use super::fleet_signs::FleetSigns;
 use super::fleet_view::FleetView;
 use super::json;
 use super::kept::Schedules;
+use super::mount_signs::MountSigns;
 use super::recorder::{self, RecordingControl};
 use super::setup::StationSetup;
 use super::transfer::{self, TransferControl};
@@ -82,6 +83,8 @@ pub(super) struct Shared {
     pub(super) is_recording: Arc<AtomicBool>,
     /// What is known of its fleet, if it is a member of one.
     pub(super) fleet: Mutex<Option<FleetSigns>>,
+    /// The mount of its scans, if there is one.
+    pub(super) mount: OnceLock<MountSigns>,
     /// The whole fleet, for people who look.
     pub(super) fleet_view: Mutex<FleetView>,
 }

@@ -8,6 +8,7 @@ use super::receivers::ReceiverView;
 use crate::station::disks::pause;
 use crate::station::fleet_signs::FleetSigns;
 use crate::station::json::{readers, wall_clock};
+use crate::station::mount_signs::MountSigns;
 use crate::station::recorder::RecordingControl;
 use crate::station::shared::{Shared, now};
 use serde_json::{Value, json};
@@ -87,6 +88,7 @@ fn make(shared: &Shared) {
     });
     let fleet = lock(&shared.fleet).clone();
     conditions.extend(fleet.as_ref().and_then(FleetSigns::condition));
+    conditions.extend(shared.mount.get().and_then(MountSigns::condition));
     let fleet = fleet.as_ref().map(FleetSigns::json);
     // They are warnings, and follow the errors.
     qualities.iter().for_each(|(name, report)| quality::conditions(name, report, &mut conditions));
