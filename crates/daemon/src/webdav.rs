@@ -49,6 +49,7 @@ mod pulling;
 mod pushing;
 mod put_place;
 mod receiving;
+mod request_body;
 mod requests;
 mod scans;
 mod sending;

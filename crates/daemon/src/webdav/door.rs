@@ -14,10 +14,8 @@ use crate::remote::session::RemoteAccess;
 use crate::scitags::{FlowMark, FlowMarker, FlowWay};
 use crate::served::recordings::Recordings;
 use crate::served::roots::Root;
-use axum::body::{Body, Bytes, HttpBody};
 use skyhaul::io::memory::heap::HeapMemory;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -162,19 +160,6 @@ pub(super) async fn used_while<T>(connection: &Connection, work: impl Future<Out
         tokio::select! {
             done = &mut work => return done,
             () = sleep(WORK_INTERVAL) => connection.asks(),
-        }
-    }
-}
-
-/// The next bytes of a body; `None` at its end.
-pub(super) async fn next_data(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
-    loop {
-        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
-        match frame.map(http_body::Frame::into_data) {
-            Ok(Ok(data)) => return Some(Ok(data)),
-            // Trailers.
-            Ok(Err(_)) => {}
-            Err(error) => return Some(Err(error)),
         }
     }
 }

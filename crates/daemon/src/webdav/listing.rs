@@ -1,7 +1,8 @@
 //! PROPFIND: what there is (RFC 4918, 9.1), of depth 0 and 1.
 
-use super::door::{Door, Target, next_data};
+use super::door::{Door, Target};
 use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus};
+use super::request_body::next_data;
 use super::sending::MAX_LISTED;
 use crate::http::Connection;
 use crate::remote::failure::{Failure, scope_failure};

@@ -14,8 +14,8 @@
 //! Limits: caveats are `activity` and `path`, below the path of the request; any other is 400, because a token cannot keep it.
 
 use super::access::Access;
-use super::door::next_data;
 use super::issuers::OwnTokens;
+use super::request_body::next_data;
 use crate::remote::failure::{Failure, scope_failure};
 use crate::remote::request_path::RequestPath;
 use crate::tokens::{Grants, TokenClaims, TokenKey, Use};

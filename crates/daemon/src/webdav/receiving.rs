@@ -7,8 +7,9 @@
 //! Whatever ends it before leaves nothing: the client's end, a full disk, a wrong digest. An upload with a key may be
 //! [continued](crate::served::continued) when its connection broke: then what has arrived stays, without a name.
 
-use super::door::{Door, next_data};
+use super::door::Door;
 use super::put_place::{Continuation, PutPlace, PutUpload};
+use super::request_body::next_data;
 use crate::http::Connection;
 use crate::remote::digests::{self, Algorithm, DigestSet, Wanted};
 use crate::remote::failure::Failure;

@@ -3,10 +3,11 @@
 use super::access::Access;
 use super::changes::{self, Located, Transfer, located};
 use super::counted_body::{counted_reply, counted_request};
-use super::door::{Door, Target, next_data};
+use super::door::{Door, Target};
 use super::ledger::{CopyWay, RequestEntry};
 use super::log_line::TransferJob;
 use super::put_place::PutPlace;
+use super::request_body::next_data;
 use super::scans::ScanPlace;
 use super::third_party::CopyOrder;
 use super::{listing, macaroons, pulling, pushing, receiving, sending, storage_report};
