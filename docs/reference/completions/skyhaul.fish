@@ -170,7 +170,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l socket-buffe
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l receive-threads -d 'Sockets and threads for each UDP address; senders are spread over them. Only for udp:// addresses' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l cpus -d 'CPUs for the receiving threads, like 2,3' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l realtime -d 'Real-time priority of the receiving threads, 1 to 99' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l tier -d 'How to receive UDP. Only for udp:// addresses' -r -f -a "auto\t'The fastest that this host and the traffic allow'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l tier -d 'How to receive UDP. Only for udp:// addresses' -r -f -a "auto\t'Stage, or a ring if many small single packets come and this process may open one'
 stage\t'Trains of packets in one system call (UDP_GRO)'
 plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'
@@ -323,7 +323,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l socket-buffer
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l receive-threads -d 'Sockets and threads for each UDP address; senders are spread over them. Only for udp:// addresses' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l cpus -d 'CPUs for the receiving threads, like 2,3' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l realtime -d 'Real-time priority of the receiving threads, 1 to 99' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l tier -d 'How to receive UDP. Only for udp:// addresses' -r -f -a "auto\t'The fastest that this host and the traffic allow'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l tier -d 'How to receive UDP. Only for udp:// addresses' -r -f -a "auto\t'Stage, or a ring if many small single packets come and this process may open one'
 stage\t'Trains of packets in one system call (UDP_GRO)'
 plain\t'As stage, without trains'
 ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'

@@ -16,8 +16,6 @@ pub const MAX_DEPTH: usize = 64;
 /// Transfers at a time. `etd` closes the descriptor of a file twice when its transfer is removed: if another transfer opens a file between, the
 /// two read or write each other's bytes, and nothing in the protocol shows it. One at a time, as `etc` has, cannot meet that.
 pub(super) const TRANSFERS: usize = 1;
-/// Time for a server to make a whole file durable before it confirms.
-pub(super) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// A client of one server.
 pub struct EtransferClient {

@@ -1,6 +1,5 @@
 //! A command channel of the client, and the data channels beside it. Waiting ends soon after the copy is over.
 
-use super::client::CONFIRM_TIMEOUT;
 use skyhaul_core::etransfer::{
     CONFIRMATION, DataHeader, DataProtocol, EtransferAddress, EtransferLines, EtransferReply,
     EtransferRequest, LineTooLong, UploadMode,
@@ -13,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How often a wait looks whether the copy is over.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Time for a server to make a whole file durable before it confirms.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(900);
 /// Lines of a reply.
 const MAX_LINES: usize = 1_000_000;
 /// Time to connect to an address.

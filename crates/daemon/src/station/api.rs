@@ -9,9 +9,9 @@
 //!
 //! Limits: those of connections ([`crate::balancer`] has the same), [`MAX_BODY_BYTES`], [`BODY_TIMEOUT`], [`MAX_BODIES`].
 
+use super::clock::now;
 use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
 use super::routes::{Call, ROUTES, openapi};
-use super::shared::now;
 use super::{StationService, json, metrics};
 use crate::http::{Carries, Connection, HttpServer, HttpService, usual_connections};
 use crate::rights::{Denied, Rights};

@@ -1,11 +1,11 @@
 //! The queue of copies over the HTTP API.
 
 use super::api::{ApiState, Failure, replied};
+use super::clock::now;
 use super::delivery_body::{read_hours, read_priority};
 use super::json;
 use super::queue::{CopyOrder, OrderError};
 use super::routes::Call;
-use super::shared::now;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -2,10 +2,10 @@
 
 use super::ScheduleLoadError;
 use super::api::{ApiState, Failure, MAX_SCHEDULE_BYTES, replied};
+use super::clock::now;
 use super::delivery_body::DeliveryBody;
 use super::json;
 use super::schedules::ScheduleLoad;
-use super::shared::now;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -1,8 +1,9 @@
 //! What a member of a fleet asks of its station, and what the station shows of it. The station itself needs no fleet.
 
 use super::StationService;
+use super::clock::now;
 use super::fleet_signs::{AWAY_ALARM, FleetSigns};
-use super::shared::{StationReply, now};
+use super::shared::StationReply;
 use serde_json::Value;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::StationRequest;

@@ -1,7 +1,7 @@
 //! `/metrics` of a station: counters in the format of Prometheus. It requires no token and contains none.
 
 use super::StationService;
-use super::shared::now;
+use super::clock::now;
 use skyhaul::io::lock::lock;
 use skyhaul::metrics::{Kind, Metric};
 use skyhaul_core::station::{DiskCondition, StationSnapshot};

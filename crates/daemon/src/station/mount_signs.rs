@@ -1,8 +1,8 @@
 //! What a station shows of the mount of its scans: in its status, in `/metrics`, and as an alarm while it fails.
 
+use super::clock::now;
 use super::dashboard::alarms::{AlarmCondition, AlarmLevel};
 use super::json::wall_clock;
-use super::shared::now;
 use serde_json::{Value, json};
 use skyhaul::core::hint::split;
 use skyhaul::io::lock::lock;

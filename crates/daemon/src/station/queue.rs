@@ -10,11 +10,12 @@
 //! A scan on several disks needs a directory for each, because each disk has an index of the same name. A disk that does not respond
 //! may hold a part of any scan, so nothing is accepted until it does.
 
+use super::clock::now;
 use super::copying;
 use super::delivery_body::parse_destination;
 use super::disk_jobs::QUEUE_FILE;
 use super::kept_queue::KeptQueue;
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul::recording::{ScanNames, ScanPattern, ask_disks};

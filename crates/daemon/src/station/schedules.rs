@@ -153,7 +153,7 @@ impl Shared {
             accept_conflicts: load.accept_conflicts,
             ..kept.request(&name)
         };
-        let conflicts = lock(&self.state).station.conflicts(super::shared::now(), &request);
+        let conflicts = lock(&self.state).station.conflicts(super::clock::now(), &request);
         self.ask(StationRequest::LoadSchedule(Box::new(request)))?;
         let before = lock(&self.schedules).all.insert(name.clone(), kept);
         if let Err(error) = self.keep_schedules() {

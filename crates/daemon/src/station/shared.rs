@@ -1,6 +1,7 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
 use super::alerts::Alerts;
+use super::clock::now;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
 use super::disk_jobs::DiskJobs;
@@ -19,13 +20,12 @@ use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
     QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingOutcome, RecordingStatus, RequestId, Station,
     StationAction, StationEvent, StationRefusal, StationRequest, TransferCommand, TransferEvent, TransferId,
-    UnixMillis,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Interval of comments to clients that watch, by which dead connections are found.
@@ -342,10 +342,4 @@ impl Shared {
             }
         }
     }
-}
-
-/// The host's clock.
-pub(super) fn now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMillis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
