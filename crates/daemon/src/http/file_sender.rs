@@ -29,7 +29,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
@@ -89,10 +89,15 @@ pub(super) fn is_mark(bytes: &[u8]) -> bool {
     MARKS.as_ptr_range().contains(&bytes.as_ptr())
 }
 
+/// How long the account of a request whose client has left waits for the thread that sends to it, which may wait for a disk.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
+
 /// What sends ranges of files on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct FileSender {
     state: Mutex<State>,
+    /// A thread has stopped.
+    stopped: Condvar,
     /// The connection is over.
     is_over: AtomicBool,
 }
@@ -291,6 +296,29 @@ impl FileSender {
         Err(io::Error::other("a bug in this program: marks of a file do not come as they were given"))
     }
 
+    /// Ends the range that is sent, for a client that has left. Returns how many bytes the socket has taken for which no mark was given.
+    pub(crate) fn settle(&self) -> u64 {
+        let is_working =
+            |state: &State| matches!(&state.current, Some(current) if matches!(current.step, Step::Working));
+        let mut state = lock(&self.state);
+        if is_working(&state) {
+            self.is_over.store(true, Ordering::Relaxed);
+            // It has failed if the client has closed it.
+            if let Some(socket) = &state.socket {
+                let _ = shut_down(socket);
+            }
+        }
+        let end = Instant::now() + SETTLE_TIMEOUT;
+        while is_working(&state) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.current.as_ref().map_or(0, |current| current.sent.saturating_sub(current.marked))
+    }
+
     /// Ends it with its connection. A thread that waits for a disk does not hold the connection up.
     pub(super) fn end(&self, socket: impl AsFd) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -347,6 +375,7 @@ impl FileSender {
         }
         let waker = state.waker.take();
         drop(state);
+        self.stopped.notify_all();
         waker.into_iter().for_each(Waker::wake);
     }
 }

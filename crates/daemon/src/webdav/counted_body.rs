@@ -1,6 +1,7 @@
 //! Bodies of requests and replies, counted as they pass.
 
 use super::ledger::RequestEntry;
+use crate::http::FileSender;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
@@ -21,21 +22,39 @@ struct CountedBody {
     entry: Arc<RequestEntry>,
     passing: Passing,
     is_broken: bool,
+    /// What may send it, where that is the kernel, until it is complete.
+    files: Option<Arc<FileSender>>,
+}
+
+impl Drop for CountedBody {
+    /// Of a reply that breaks off, what the kernel has sent counts too.
+    fn drop(&mut self) {
+        if let Some(files) = self.files.take() {
+            self.entry.add_sent(usize::try_from(files.settle()).unwrap_or(usize::MAX));
+        }
+    }
 }
 
 /// The body of a request, counted.
 pub(super) fn counted_request(body: Body, entry: &Arc<RequestEntry>) -> Body {
-    Body::new(CountedBody { body, entry: Arc::clone(entry), passing: Passing::In, is_broken: false })
+    let (entry, passing) = (Arc::clone(entry), Passing::In);
+    Body::new(CountedBody { body, entry, passing, is_broken: false, files: None })
 }
 
-/// A reply whose body is counted; the request is over when it is dropped.
-pub(super) fn counted_reply(response: Response, entry: Arc<RequestEntry>) -> Response {
+/// A reply whose body is counted, on a connection on which `files` sends files; the request is over when it is dropped.
+pub(super) fn counted_reply(
+    response: Response,
+    entry: Arc<RequestEntry>,
+    files: Option<Arc<FileSender>>,
+) -> Response {
     entry.set_status(response.status().as_u16());
     response.map(|body| {
-        if entry.is_head() || body.is_end_stream() {
+        let is_complete = entry.is_head() || body.is_end_stream();
+        if is_complete {
             entry.complete();
         }
-        Body::new(CountedBody { body, entry, passing: Passing::Out, is_broken: false })
+        let files = files.filter(|_| !is_complete);
+        Body::new(CountedBody { body, entry, passing: Passing::Out, is_broken: false, files })
     })
 }
 
@@ -57,6 +76,9 @@ impl HttpBody for CountedBody {
                 self.entry.add_sent(bytes);
                 // The connection asks for no more once it has as many bytes as the head announced.
                 let is_over = frame.is_none() || self.body.is_end_stream();
+                if is_over {
+                    self.files = None;
+                }
                 if is_over && !self.is_broken {
                     self.entry.complete();
                 }

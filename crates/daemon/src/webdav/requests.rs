@@ -255,7 +255,7 @@ pub(super) async fn handle(
     if !is_read(&mut body, &head.headers).await {
         response.headers_mut().insert(CONNECTION, axum::http::HeaderValue::from_static("close"));
     }
-    counted_reply(response, entry)
+    counted_reply(response, entry, connection.files().cloned())
 }
 
 /// Takes what is left of a body, if it is short and on its way; `false` if something is left.

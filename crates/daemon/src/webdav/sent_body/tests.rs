@@ -64,7 +64,8 @@ impl Service {
         let answer = move |Extension(connection): Extension<Arc<Connection>>, uri: Uri| {
             let entry = entries.enter(connection.peer, &Method::GET, uri.path());
             let response = response(&connection, &file, uri.path());
-            async move { counted_reply(response, entry) }
+            let files = connection.files().cloned();
+            async move { counted_reply(response, entry, files) }
         };
         let site = HttpService {
             name: "sent-test",
@@ -223,6 +224,20 @@ fn clients_that_do_not_read_hold_no_thread() {
         let mut got = vec![0; data.len()];
         stream.read_exact(&mut got).unwrap();
         assert!(got == data);
+    }
+}
+
+#[test]
+fn what_a_client_that_leaves_has_got_is_counted() {
+    let service = Service::start(64 * MIB);
+    for _ in 0..8 {
+        let mut stream = service.ask(&[&format!("/0-{}", 64 * MIB)]);
+        head(&mut stream);
+        stream.read_exact(&mut vec![0; 1_000_000]).unwrap();
+    }
+    for line in service.lines(8) {
+        let sent = line["sent_bytes"].as_u64().unwrap();
+        assert!(line["complete"] == false && (1_000_000..64 << 20).contains(&sent), "{line}");
     }
 }
 
