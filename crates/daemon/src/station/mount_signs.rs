@@ -1,7 +1,7 @@
 //! What a station shows of the mount of its scans: in its status, in `/metrics`, and as an alarm while it fails.
 
 use super::clock::now;
-use super::dashboard::alarms::{AlarmCondition, AlarmLevel};
+use super::dashboard::alarms::AlarmCondition;
 use super::json::wall_clock;
 use serde_json::{Value, json};
 use skyhaul::core::hint::split;
@@ -75,8 +75,7 @@ impl MountSigns {
     pub(super) fn condition(&self) -> Option<AlarmCondition> {
         let state = lock(&self.state);
         let (_, reason) = state.failure.as_ref()?;
-        let (text, point) = (format!("scans are not mounted: {reason}"), self.point.display().to_string());
-        Some(AlarmCondition::new(AlarmLevel::Warning, "not_mounted", &point, text))
+        Some(AlarmCondition::not_mounted(&self.point, reason))
     }
 
     pub(super) fn metrics(&self, metric: &dyn Fn(&str, Kind, &str) -> Metric) -> [Metric; 2] {

@@ -5,6 +5,7 @@ use crate::station::unwritten::UnwrittenDisk;
 use skyhaul::core::units::display_bytes;
 use skyhaul::recording::in_words;
 use skyhaul_core::station::{DiskCondition, RecordingCounts, RecordingState, StationSnapshot};
+use std::path::Path;
 
 /// A disk that has not answered for this long is reported, seconds.
 const SILENT_DISK_SECONDS: u64 = 5;
@@ -62,6 +63,12 @@ impl AlarmCondition {
         text: String,
     ) -> Self {
         Self { level, kind, subject: subject.to_owned(), text, size: 0 }
+    }
+
+    /// The scans are not mounted as files.
+    pub(in crate::station) fn not_mounted(point: &Path, reason: &str) -> Self {
+        let text = format!("scans are not mounted: {reason}");
+        Self::new(AlarmLevel::Warning, "not_mounted", &point.display().to_string(), text)
     }
 }
 
