@@ -298,7 +298,7 @@ fn a_certificate_gets_a_token_that_another_server_may_use() {
         let (code, said) = macaroon(&all, "good", path, body);
         assert_eq!(code, expected, "{path} {body}: {said}");
     }
-    // Those without rights are told at once what to use.
+    // Holders without rights get the hint at once.
     for (certificate, _) in CERTIFICATES.into_iter().filter(|(name, _)| *name != "good") {
         let (code, said) = macaroon(&all, certificate, "/exp/a/f", r#"{"caveats":["activity:DOWNLOAD"]}"#);
         assert!(code == 405 && said.contains("use a bearer token"), "{certificate}: {code} {said}");

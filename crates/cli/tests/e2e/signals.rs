@@ -179,7 +179,7 @@ fn round(seed: u64, chunks: usize, more: u64) {
     let recorder = site.record(&format!("{ANY} --disk-engine auto"));
     let line = format!("--pattern --payload {PAYLOAD} --rate 300Mbps");
     let before = kill(&site, recorder, &line, chunks, || {
-        // Somewhere within the next chunks, of which each takes 28 ms. A turn given to other tests has no such bound.
+        // Within the next chunks: each takes 28 ms. A yield to other tests may last any time.
         std::thread::sleep(Duration::from_micros(more));
         acknowledged(&site, "trial")
     });

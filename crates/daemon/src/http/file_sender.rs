@@ -12,7 +12,7 @@
 //! that hyper passes on are those that the body gave, or the connection ends.
 //!
 //! A thread stays with a client that takes bytes without a pause, at most [`SLICE`] at a time; it leaves one that pauses to the runtime, so
-//! that slow clients hold none. A body but its first byte is given after its bytes were sent: the account of a request that breaks is right, and
+//! that slow clients hold none. All of a body but its first byte is given after its bytes were sent: the account of a request that breaks is right, and
 //! a file that became shorter ends its connection before its body is complete.
 
 use crate::remote::outgoing::too_short;

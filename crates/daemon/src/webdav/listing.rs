@@ -2,7 +2,7 @@
 
 use super::door::{Door, Target};
 use super::properties::{Entry, MAX_BODY_BYTES, Wanted, multistatus};
-use super::request_body::next_data;
+use super::request_body::read_whole;
 use super::sending::MAX_LISTED;
 use crate::http::Connection;
 use crate::remote::failure::{Failure, scope_failure};
@@ -39,7 +39,7 @@ pub(super) async fn propfind(
             return Err(Failure::new(403, text).condition("propfind-finite-depth"));
         }
     };
-    let body = timeout(BODY_TIMEOUT, read(body))
+    let body = timeout(BODY_TIMEOUT, read_whole(body, MAX_BODY_BYTES))
         .await
         .map_err(|_| Failure::new(408, "the body did not arrive in time"))??;
     let wanted = Wanted::read(&body, is_deep).map_err(Failure::bad)?;
@@ -58,18 +58,6 @@ pub(super) async fn propfind(
         door.blocking(connection, list).await?
     };
     Ok((StatusCode::MULTI_STATUS, [(CONTENT_TYPE, "application/xml; charset=utf-8")], text).into_response())
-}
-
-async fn read(body: &mut Body) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    while let Some(data) = next_data(body).await {
-        let data = data.map_err(|error| Failure::bad(format_args!("the body ended too early: {error}")))?;
-        if bytes.len() + data.len() > MAX_BODY_BYTES {
-            return Err(Failure::new(413, format_args!("the body is longer than {MAX_BODY_BYTES} bytes")));
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(bytes)
 }
 
 fn entries(

@@ -15,7 +15,7 @@
 
 use super::access::Access;
 use super::issuers::OwnTokens;
-use super::request_body::next_data;
+use super::request_body::read_whole;
 use crate::remote::failure::{Failure, scope_failure};
 use crate::remote::request_path::RequestPath;
 use crate::tokens::{Grants, TokenClaims, TokenKey, Use};
@@ -94,7 +94,7 @@ impl Macaroons {
     ) -> Result<Response, Failure> {
         let Access::Certified(subject, grants, until) = access else { return Err(refusal(methods)) };
         let left = until.duration_since(SystemTime::now()).unwrap_or_default();
-        let body = timeout(BODY_TIMEOUT, read(body))
+        let body = timeout(BODY_TIMEOUT, read_whole(body, MAX_BODY_BYTES))
             .await
             .map_err(|_| Failure::new(408, "the body did not arrive in time"))??;
         let path = RequestPath::parse(path).map_err(Failure::bad)?;
@@ -134,18 +134,6 @@ impl Macaroons {
             TokenClaims { issuer: self.issuer.clone(), subject: subject.to_owned(), scopes, lifetime };
         Ok((self.key.sign(&claims).map_err(|error| Failure::of(&error))?, lifetime))
     }
-}
-
-async fn read(body: &mut Body) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    while let Some(data) = next_data(body).await {
-        let data = data.map_err(|error| Failure::bad(format_args!("the body ended too early: {error}")))?;
-        if bytes.len() + data.len() > MAX_BODY_BYTES {
-            return Err(Failure::new(413, format_args!("the body is longer than {MAX_BODY_BYTES} bytes")));
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok(bytes)
 }
 
 impl Caveats {

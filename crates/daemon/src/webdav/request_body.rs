@@ -1,5 +1,6 @@
 //! The bytes of a request.
 
+use crate::remote::failure::Failure;
 use axum::body::{Body, Bytes, HttpBody};
 use std::pin::Pin;
 
@@ -14,4 +15,17 @@ pub(super) async fn next_data(body: &mut Body) -> Option<Result<Bytes, axum::Err
             Err(error) => return Some(Err(error)),
         }
     }
+}
+
+/// All of a body, which has at most so many bytes.
+pub(super) async fn read_whole(body: &mut Body, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    while let Some(data) = next_data(body).await {
+        let data = data.map_err(|error| Failure::bad(format_args!("the body ended too early: {error}")))?;
+        if bytes.len() + data.len() > most {
+            return Err(Failure::new(413, format_args!("the body is longer than {most} bytes")));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
 }
