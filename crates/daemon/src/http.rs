@@ -18,7 +18,7 @@ use axum::extract::Request;
 use axum::middleware::{AddExtension, Next, from_fn};
 use axum::response::Response;
 use axum::{Extension, Router};
-pub(crate) use file_sender::FileSender;
+pub(crate) use file_sender::{FileSender, SETTLE_TIMEOUT};
 use file_stream::FileStream;
 use hello::HelloStream;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};

@@ -90,7 +90,7 @@ pub(super) fn is_mark(bytes: &[u8]) -> bool {
 }
 
 /// How long the account of a request whose client has left waits for the thread that sends to it, which may wait for a disk.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What sends ranges of files on a connection.
 #[derive(Debug, Default)]
@@ -296,8 +296,9 @@ impl FileSender {
         Err(io::Error::other("a bug in this program: marks of a file do not come as they were given"))
     }
 
-    /// Ends the range that is sent, for a client that has left. Returns how many bytes the socket has taken for which no mark was given.
-    pub(crate) fn settle(&self) -> u64 {
+    /// Ends the range that is sent, for a client that has left, and waits for a thread that works. Returns how many bytes the socket has taken for
+    /// which no mark was given, and whether a thread still works.
+    pub(crate) fn settle(&self, wait: Duration) -> (u64, bool) {
         let is_working =
             |state: &State| matches!(&state.current, Some(current) if matches!(current.step, Step::Working));
         let mut state = lock(&self.state);
@@ -308,7 +309,7 @@ impl FileSender {
                 let _ = shut_down(socket);
             }
         }
-        let end = Instant::now() + SETTLE_TIMEOUT;
+        let end = Instant::now() + wait;
         while is_working(&state) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -316,7 +317,8 @@ impl FileSender {
             }
             state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.current.as_ref().map_or(0, |current| current.sent.saturating_sub(current.marked))
+        let bytes = state.current.as_ref().map_or(0, |current| current.sent.saturating_sub(current.marked));
+        (bytes, is_working(&state))
     }
 
     /// Ends it with its connection. A thread that waits for a disk does not hold the connection up.

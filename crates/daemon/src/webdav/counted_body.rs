@@ -1,13 +1,15 @@
 //! Bodies of requests and replies, counted as they pass.
 
 use super::ledger::RequestEntry;
-use crate::http::FileSender;
+use crate::http::{FileSender, SETTLE_TIMEOUT};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Which way a body goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,10 +29,22 @@ struct CountedBody {
 }
 
 impl Drop for CountedBody {
-    /// Of a reply that breaks off, what the kernel has sent counts too.
+    /// Of a reply that breaks off, what the kernel has sent counts too; a thread that still sends is waited for elsewhere.
     fn drop(&mut self) {
-        if let Some(files) = self.files.take() {
-            self.entry.add_sent(usize::try_from(files.settle()).unwrap_or(usize::MAX));
+        let Some(files) = self.files.take() else { return };
+        let entry = Arc::clone(&self.entry);
+        let settle = move |wait| {
+            let (bytes, is_working) = files.settle(wait);
+            if wait.is_zero() && is_working {
+                return false;
+            }
+            entry.add_sent(usize::try_from(bytes).unwrap_or(usize::MAX));
+            true
+        };
+        if !settle(Duration::ZERO)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn_blocking(move || settle(SETTLE_TIMEOUT));
         }
     }
 }
