@@ -195,6 +195,10 @@ impl Budget {
     pub(super) fn sessions(&self) -> u64 {
         self.sessions.load(Ordering::Relaxed)
     }
+
+    pub(super) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
 }
 
 fn take(of: &AtomicU64, count: u64, most: u64) -> bool {

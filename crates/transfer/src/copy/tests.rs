@@ -2,16 +2,19 @@
 
 mod compared;
 mod encrypted;
+mod guards;
 mod histories;
 mod hostile;
 mod hostile_server;
 mod path;
 mod pulled;
 
+use super::options::Budget;
 use super::*;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn token() -> Token {
@@ -22,6 +25,7 @@ fn token() -> Token {
 struct Site {
     directory: tempfile::TempDir,
     server: Server,
+    budget: Arc<Budget>,
 }
 
 impl Site {
@@ -46,11 +50,12 @@ impl Site {
         std::fs::create_dir(directory.path().join("root")).unwrap();
         let service = CopyService::new(&[directory.path().join("root")], read_only).unwrap();
         let service = service.with(Default::default(), faults);
+        let budget = service.budget.clone();
         let limits = Limits { duration: Duration::from_secs(3600), ..Limits::default() };
         let options = ServerOptions { limits, ..ServerOptions::default() };
         let server =
             Server::start("127.0.0.1:0".parse().unwrap(), token(), options, vec![Box::new(service)]).unwrap();
-        Self { directory, server }
+        Self { directory, server, budget }
     }
 
     fn at(&self, path: &str) -> PathBuf {

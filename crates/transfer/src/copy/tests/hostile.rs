@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Between client and server: one octet of the first flow is turned.
 pub(super) fn damaging(to: SocketAddr) -> SocketAddr {
@@ -59,13 +59,13 @@ fn a_damaged_range_is_refused_and_comes_again() {
 }
 
 /// A client that knows the token, and means harm.
-struct Hostile {
-    connection: Connection,
+pub(super) struct Hostile {
+    pub(super) connection: Connection,
     flow: TcpStream,
 }
 
 impl Hostile {
-    fn new(site: &Site, way: Direction) -> Self {
+    pub(super) fn new(site: &Site, way: Direction) -> Self {
         Self::asking(site, way, |_| {})
     }
 
@@ -98,7 +98,7 @@ impl Hostile {
         Self { connection, flow }
     }
 
-    fn says(&mut self, message: &Message) {
+    pub(super) fn says(&mut self, message: &Message) {
         self.connection.send(message).unwrap();
     }
 
@@ -115,7 +115,7 @@ impl Hostile {
     }
 }
 
-fn file(path: &str, size: u64) -> Entry {
+pub(super) fn file(path: &str, size: u64) -> Entry {
     let what = What::File { size, sparse: false };
     Entry {
         to: 0,

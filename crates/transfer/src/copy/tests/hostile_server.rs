@@ -5,6 +5,7 @@ use super::super::{CopyOptions, HOLE, RangeHead, StallLimits, copy, copy_watched
 use super::{Site, token};
 use serde_json::Value;
 use skyhaul::peer::{Admission, Connection, Limits, PeerError, Server, ServerOptions, Service, Session};
+use skyhaul::stop::StopFlag;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -15,14 +16,17 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(90);
 /// The patience of these clients.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// A client that drops ranges for ever is stopped after this.
+const FLOOD_LIMIT: Duration = Duration::from_secs(20);
 const SIZE: u64 = 1 << 20;
 
-type Play = fn(&mut Connection, &mut TcpStream) -> Result<(), PeerError>;
-
 /// Names one file of more, and does this when it is wanted.
-struct Evil(Play);
+struct Evil<P>(P);
 
-impl Service for Evil {
+impl<P> Service for Evil<P>
+where
+    P: Fn(&mut Connection, &mut TcpStream) -> Result<(), PeerError> + Send + Sync + 'static,
+{
     fn name(&self) -> &'static str {
         "copy"
     }
@@ -55,7 +59,17 @@ fn head() -> RangeHead {
 }
 
 /// How a client ends that copies from such a server; it is told to stop after a time.
-fn ended(play: Play, limits: StallLimits, stop_after: Duration) -> String {
+fn ended<P>(play: P, limits: StallLimits, stop_after: Duration) -> String
+where
+    P: Fn(&mut Connection, &mut TcpStream) -> Result<(), PeerError> + Send + Sync + 'static,
+{
+    ended_by(&StopFlag::default(), play, limits, stop_after)
+}
+
+fn ended_by<P>(stop: &StopFlag, play: P, limits: StallLimits, stop_after: Duration) -> String
+where
+    P: Fn(&mut Connection, &mut TcpStream) -> Result<(), PeerError> + Send + Sync + 'static,
+{
     let site = Site::new();
     let server = Server::start(
         "127.0.0.1:0".parse().unwrap(),
@@ -65,8 +79,8 @@ fn ended(play: Play, limits: StallLimits, stop_after: Duration) -> String {
     )
     .unwrap();
     let mut options = CopyOptions { server: vec![server.local()], ..site.options(&["exp"], &["home"], true) };
-    (options.tuning.flows, options.tuning.patience) = (1, PATIENCE);
-    let (stop, (told, tells)) = (options.stop.clone(), channel());
+    (options.tuning.flows, options.tuning.patience, options.stop) = (1, PATIENCE, stop.clone());
+    let (told, tells) = channel();
     std::thread::spawn(move || {
         let report = copy_watched(&options, &token(), limits, (), &mut |_| {});
         let said = report.map_or_else(
@@ -97,7 +111,7 @@ fn works(connection: &mut Connection) -> Result<(), PeerError> {
 
 #[test]
 fn a_flow_that_trickles_ends_the_copy() {
-    let trickle: Play = |connection, flow| {
+    let trickle = |connection: &mut Connection, flow: &mut TcpStream| -> Result<(), PeerError> {
         let bytes = head().octets().into_iter().chain(std::iter::repeat(7));
         for (steps, byte) in bytes.enumerate() {
             flow.write_all(&[byte])?;
@@ -126,32 +140,54 @@ fn who_presses_ctrl_c_waits_for_no_claims() {
 /// Ranges of a file that has failed, which are dropped: not for ever, and not when the client is to end.
 #[test]
 fn ranges_without_end_of_a_file_that_has_ended_end_the_copy() {
-    let flood: Play = |connection, flow| {
+    let flood = |connection: &mut Connection, flow: &mut TcpStream| -> Result<(), PeerError> {
         let error = Some("gone".to_owned());
         connection.send(&Message::Sent(vec![Sent { file: 0, digest: None, error }]))?;
+        // Before, a range that comes twice is refused for itself.
+        while !matches!(connection.receive(LIMIT)?, Message::Done(_)) {}
         let heads = RangeHead { flags: HOLE, ..head() }.octets().repeat(1000);
         loop {
             flow.write_all(&heads)?;
         }
     };
-    let said = ended(flood, PATIENT, LIMIT);
+    let said = ended(flood, PATIENT, FLOOD_LIMIT);
     assert!(said.contains("a range twice"), "{said}");
+}
+
+/// Sends all of the file, and waits until the client has it.
+fn sends_all(connection: &mut Connection, flow: &mut TcpStream) -> Result<(), PeerError> {
+    connection.send(&Message::AllEntries)?;
+    for range in 0..SIZE / (256 << 10) {
+        flow.write_all(&RangeHead { flags: HOLE, offset: range * (256 << 10), ..head() }.octets())?;
+    }
+    connection.send(&Message::Sent(vec![Sent { file: 0, digest: None, error: None }]))?;
+    while !matches!(connection.receive(LIMIT)?, Message::Finished(_)) {}
+    Ok(())
 }
 
 /// All is there, and the server says everything but that.
 #[test]
 fn a_server_that_does_not_end_the_copy_is_given_up() {
-    let play: Play = |connection, flow| {
-        connection.send(&Message::AllEntries)?;
-        for range in 0..SIZE / (256 << 10) {
-            flow.write_all(&RangeHead { flags: HOLE, offset: range * (256 << 10), ..head() }.octets())?;
-        }
-        connection.send(&Message::Sent(vec![Sent { file: 0, digest: None, error: None }]))?;
-        while !matches!(connection.receive(LIMIT)?, Message::Finished(_)) {}
+    let play = |connection: &mut Connection, flow: &mut TcpStream| -> Result<(), PeerError> {
+        sends_all(connection, flow)?;
         works(connection)
     };
     let said = ended(play, PATIENT, LIMIT);
     assert!(said.contains("did not end the copy in time"), "{said}");
+}
+
+/// The same, and the user has enough of it.
+#[test]
+fn who_presses_ctrl_c_when_all_is_there_waits_for_no_other_end() {
+    let stop = StopFlag::default();
+    let pressed = stop.clone();
+    let play = move |connection: &mut Connection, flow: &mut TcpStream| -> Result<(), PeerError> {
+        sends_all(connection, flow)?;
+        pressed.stop();
+        works(connection)
+    };
+    let said = ended_by(&stop, play, PATIENT, LIMIT);
+    assert!(said.contains("interrupted"), "{said}");
 }
 
 /// An end to which is copied; does this when it is about to be named what there is.
