@@ -70,6 +70,7 @@ pub mod pattern;
 pub mod placement;
 pub mod predict;
 pub mod quality;
+pub mod question_turns;
 pub mod rdma;
 pub mod samples;
 pub mod schedule;

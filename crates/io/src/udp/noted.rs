@@ -51,6 +51,9 @@ impl std::fmt::Debug for Noted {
 }
 
 impl Noted {
+    /// Most datagrams that are taken at a time. Where fewer came, there were no more.
+    pub const MOST: usize = DEPTH;
+
     /// Makes the kernel note times and hop limits of datagrams that arrive at `both`.
     ///
     /// # Errors
@@ -66,13 +69,26 @@ impl Noted {
         &self.both
     }
 
-    /// Takes datagrams that have arrived or arrive within `wait`; returns their number. `each` may send on the socket.
+    /// Takes datagrams that have arrived or arrive within `wait`, at most [`Self::MOST`]; returns their number. `each` may send on the
+    /// socket.
     ///
     /// # Errors
     /// An error that prevents further work; not what routers reported of earlier datagrams.
     pub fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(&Both, Arrival<'_>)) -> io::Result<usize> {
         self.both.wait_at_most(wait)?;
-        let came = match self.batch.receive(self.both.fd(), DEPTH, true) {
+        self.take(true, each)
+    }
+
+    /// Takes datagrams that have arrived, without waiting, at most [`Self::MOST`]; returns their number.
+    ///
+    /// # Errors
+    /// As [`poll`](Self::poll).
+    pub fn take_more(&mut self, each: &mut dyn FnMut(&Both, Arrival<'_>)) -> io::Result<usize> {
+        self.take(false, each)
+    }
+
+    fn take(&mut self, waits: bool, each: &mut dyn FnMut(&Both, Arrival<'_>)) -> io::Result<usize> {
+        let came = match self.batch.receive(self.both.fd(), Self::MOST, waits) {
             Ok(came) => came,
             Err(error) if is_nothing(&error) => return Ok(0),
             Err(error) => return Err(Endpoint::udp(self.both.local()).failed("receive from", &error)),

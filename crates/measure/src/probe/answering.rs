@@ -3,6 +3,8 @@
 //! What comes from the port of a service that answers by itself is not answered: with one packet in its name, two services
 //! would answer each other for ever, and one would answer itself. These are this port's own number, and [`SERVICES`].
 //!
+//! Datagrams are taken until there are no more, or [`MAX_TAKEN`] came; then it is the turn of what was put off.
+//!
 //! Limits: one datagram for each system call that sends; the thread ends within [`WAIT`] of a stop.
 //!
 //! Answers are limited by [`TokenBucket`]s: a rate and a burst, for all and for each source.
@@ -26,6 +28,9 @@ use std::time::Duration;
 /// How long the thread waits for datagrams before it looks whether to stop.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// Datagrams that are taken before a turn to answer.
+pub(super) const MAX_TAKEN: usize = 4096;
+
 /// Ports from which nothing is answered: echo, daytime, quotd, chargen; STAMP, udpmon.
 const SERVICES: [u16; 6] = [7, 13, 17, 19, stamp::PORT, udpmon::PORT];
 
@@ -36,6 +41,11 @@ pub(super) trait DatagramHandler: Send + 'static {
 
     /// A datagram came. It is answered on `socket`, or not.
     fn datagram(&mut self, socket: &Both, arrival: &Arrival<'_>);
+
+    /// Everything that had come was given to it, or a part of it. Answers what it put off until then; returns whether more waits.
+    fn turn(&mut self, _socket: &Both) -> bool {
+        false
+    }
 
     /// What was counted so far, with `from_services` datagrams that were not given to it; asked whenever there is nothing more
     /// to do at once.
@@ -72,15 +82,16 @@ impl<S: Clone + Default + Send + 'static> DatagramService<S> {
         let told = Arc::new(Mutex::new(ServiceState { stats: S::default(), error: None }));
         let (end, tell) = (stop.clone(), told.clone());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let mut from_services = 0;
+            let (mut from_services, mut waits) = (0, false);
             while !end.load(Relaxed) {
-                let polled = socket.poll(WAIT, &mut |socket, arrival| {
+                let polled = take_all(&mut socket, waits, &mut |socket, arrival| {
                     if is_service(arrival.from.port(), local.port()) {
                         from_services += 1;
                         return;
                     }
                     answers.datagram(socket, &arrival);
                 });
+                waits = answers.turn(socket.both());
                 let mut told = lock(&tell);
                 told.stats = answers.stats(from_services);
                 if let Err(error) = polled {
@@ -106,6 +117,17 @@ impl<S: Clone + Default + Send + 'static> DatagramService<S> {
         let ended = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
         told.or_else(|| ended.then(|| "an internal error".to_owned()))
     }
+}
+
+/// Takes what has come, up to [`MAX_TAKEN`] datagrams; waits for the first unless there is something to do.
+fn take_all(socket: &mut Noted, is_busy: bool, each: &mut dyn FnMut(&Both, Arrival<'_>)) -> io::Result<()> {
+    let mut came = if is_busy { socket.take_more(each)? } else { socket.poll(WAIT, each)? };
+    let mut all = came;
+    while came >= Noted::MOST && all < MAX_TAKEN {
+        came = socket.take_more(each)?;
+        all += came;
+    }
+    Ok(())
 }
 
 /// Whether a service answers at this port, which is not to be answered from port `own`.

@@ -308,7 +308,7 @@ impl Serving {
                 count(stats.lost),
                 count(stats.reordered),
                 count(stats.duplicates),
-                count(stats.beyond_share + stats.overasked)
+                count(stats.beyond_share + stats.beyond_turn + stats.overasked)
             );
         }
         text

@@ -1,21 +1,25 @@
 //! The responder: several requesters concurrently, each with a test of its own.
 //!
+//! Questions wait until all that has come is received, and are answered in turns ([`TURN`]): a source that asks faster than it can be
+//! answered does not keep others waiting. Packets of tests are counted as they come.
+//!
 //! No answer is a valid request, so two responders, or one and itself, cannot be made to answer each other. Structures in raw bytes
 //! may look like a request, so only [`QUESTIONS`] of each test are answered.
 
 use super::test::{KernelCounters, ResponderTest, load};
-use crate::probe::answering::{DatagramHandler, DatagramService};
-use crate::probe::answering::{SourceBuckets, TokenBucket};
+use crate::probe::answering::{DatagramHandler, DatagramService, MAX_TAKEN};
+use crate::probe::answering::{SourceBuckets, TokenBucket, source};
 use crate::probe::udp::sender::unix_now;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Nanos;
+use skyhaul_core::question_turns::{QuestionTurns, TurnLimits};
 use skyhaul_core::wire::udpmon::structs::{CPU, HISTOGRAM, NIC};
 use skyhaul_core::wire::udpmon::{Command, LEN, Message, PIECE, VERSION, structs};
 use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::noted::Arrival;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +33,7 @@ impl Responder {
     /// # Errors
     /// The port is taken, or the system has no thread left.
     pub fn start(at: SocketAddr, options: ResponderOptions) -> io::Result<Self> {
-        let answer = Vec::with_capacity(1 << 16);
-        DatagramService::start("udpmon", at, Responding { desk: Requesters::new(options), answer }).map(Self)
+        DatagramService::start("udpmon", at, Responding::new(options)).map(Self)
     }
 
     /// Its address.
@@ -54,27 +57,63 @@ impl Responder {
 
 struct Responding {
     desk: Requesters,
+    turns: QuestionTurns<IpAddr, Held>,
     answer: Vec<u8>,
+}
+
+/// A datagram that waits for its turn.
+struct Held {
+    from: SocketAddr,
+    bytes: Vec<u8>,
+    /// When it came, ns.
+    time: u64,
+}
+
+impl Responding {
+    fn new(options: ResponderOptions) -> Self {
+        let answer = Vec::with_capacity(1 << 16);
+        Self { desk: Requesters::new(options), turns: QuestionTurns::new(TURN), answer }
+    }
+
+    fn respond(&mut self, socket: &Both, from: SocketAddr, bytes: &[u8], time: u64) {
+        self.answer.clear();
+        self.desk.handle(from, bytes, time, &mut self.answer);
+        if self.answer.is_empty() {
+            return;
+        }
+        match socket.send_to(&self.answer, from) {
+            Ok(_) => self.desk.stats.answers += 1,
+            Err(_) => self.desk.stats.refused += 1,
+        }
+    }
 }
 
 impl DatagramHandler for Responding {
     type Stats = ResponderStats;
 
     fn datagram(&mut self, socket: &Both, arrival: &Arrival<'_>) {
-        let now = arrival.time.map_or_else(unix_now, |time| time.0);
-        self.answer.clear();
-        self.desk.handle(arrival.from, arrival.bytes, now, &mut self.answer);
-        if self.answer.is_empty() {
-            return;
-        }
-        match socket.send_to(&self.answer, arrival.from) {
-            Ok(_) => self.desk.stats.answers += 1,
-            Err(_) => self.desk.stats.refused += 1,
+        let (from, bytes) = (arrival.from, arrival.bytes);
+        let (time, of) = (arrival.time.map_or_else(unix_now, |time| time.0), source(from.ip()));
+        let held = || Held { from, bytes: bytes.to_vec(), time };
+        match Message::read(bytes).map(|message| message.command()) {
+            Ok(Some(Command::Data)) if self.turns.follows(of, bytes.len()) => {
+                self.turns.follow(of, bytes.len(), held());
+            }
+            Err(_) | Ok(None | Some(Command::Data)) => self.respond(socket, from, bytes, time),
+            Ok(Some(_)) => self.turns.ask(of, bytes.len(), held()),
         }
     }
 
+    fn turn(&mut self, socket: &Both) -> bool {
+        self.turns.begin();
+        while let Some(Held { from, bytes, time }) = self.turns.next() {
+            self.respond(socket, from, &bytes, time);
+        }
+        !self.turns.is_empty()
+    }
+
     fn stats(&mut self, from_services: u64) -> ResponderStats {
-        ResponderStats { from_services, ..self.desk.stats }
+        ResponderStats { from_services, beyond_turn: self.turns.dropped(), ..self.desk.stats }
     }
 }
 
@@ -90,6 +129,9 @@ const RECORDS: usize = 1 << 20;
 const QUESTIONS: u32 = 1 << 16;
 /// Default of answers to one source per second, and of a burst.
 const PER_SOURCE: u64 = 100_000;
+/// Questions that are answered before others are received: few, or a flood fills the socket meanwhile. And what waits: up to 16 MiB, more
+/// than comes in a turn, so that what one source leaves behind keeps no other one out.
+const TURN: TurnLimits = TurnLimits { answers: 32, fair: 256, waiting: 2 * MAX_TAKEN, bytes: 16 << 20 };
 /// How often the kernel's statistics are read per second, and in a burst: reading them is slow, and anyone may ask.
 const READS: (u64, u64) = (20, 32);
 
@@ -142,6 +184,9 @@ pub struct ResponderStats {
     /// Messages that were not answered because their source had its share.
     #[serde(default)]
     pub beyond_share: u64,
+    /// Questions that were not answered because more waited than could be answered, and their source had asked the most of them.
+    #[serde(default)]
+    pub beyond_turn: u64,
     /// Questions beyond those that are answered of one test.
     #[serde(default)]
     pub overasked: u64,

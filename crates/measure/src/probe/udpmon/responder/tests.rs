@@ -253,3 +253,36 @@ proptest! {
         }
     }
 }
+
+fn zero() -> [u8; LEN] {
+    Message::new(Order::Little, Command::ZeroStats, 0).octets()
+}
+
+/// Of 1000 questions and one, 256 are answered: all of the honest source, and as many of the other as are left.
+#[test]
+fn who_asks_most_is_cut_to_what_others_leave() {
+    let mut responding = Responding::new(ResponderOptions { tests: 1, ..<_>::default() });
+    let socket = Both::serve(peer(0)).unwrap();
+    let came = |responding: &mut Responding, host: u8, bytes: &[u8]| {
+        let from = SocketAddr::from(([127, 0, 0, host], 9));
+        responding.datagram(&socket, &Arrival { bytes, from, time: Some(Nanos(S)), hops: None });
+    };
+    (0..1000).for_each(|_| came(&mut responding, 2, &zero()));
+    came(&mut responding, 3, &zero());
+    let turns = |responding: &mut Responding| 1 + (0..100).take_while(|_| responding.turn(&socket)).count();
+    assert_eq!(turns(&mut responding), 8);
+    let stats = responding.stats(0);
+    assert_eq!((stats.answers + stats.refused, stats.beyond_turn), (256, 745), "{stats:?}");
+    // One source alone: as many, and the others later.
+    (0..1000).for_each(|_| came(&mut responding, 2, &zero()));
+    assert_eq!(turns(&mut responding), 32);
+    let stats = responding.stats(0);
+    assert_eq!((stats.answers + stats.refused, stats.beyond_turn), (1256, 745), "{stats:?}");
+    // Packets of a test do not overtake what begins it, and are not cut.
+    came(&mut responding, 2, &Message::new(Order::Little, Command::TestEnd, 0).octets());
+    came(&mut responding, 2, &zero());
+    (0..1000).for_each(|n| came(&mut responding, 2, &Message::new(Order::Little, Command::Data, n).octets()));
+    came(&mut responding, 2, &Message::new(Order::Little, Command::TestEnd, 0).octets());
+    responding.turn(&socket);
+    assert_eq!(responding.stats(0).packets, 1000);
+}
