@@ -69,7 +69,8 @@ fn made(name: &str) -> World {
 
 /// What one line of the cases gives. Several tests ask for each line: what the first got is kept, as a host takes some 2000 system calls.
 fn run(changes: &str) -> (HostReport, bool) {
-    static KEPT: Mutex<BTreeMap<String, Arc<OnceLock<(HostReport, bool)>>>> = Mutex::new(BTreeMap::new());
+    type Played = Arc<OnceLock<(HostReport, bool)>>;
+    static KEPT: Mutex<BTreeMap<String, Played>> = Mutex::new(BTreeMap::new());
     let kept = Arc::clone(KEPT.lock().unwrap().entry(changes.to_owned()).or_default());
     kept.get_or_init(|| played(changes)).clone()
 }
