@@ -1,5 +1,5 @@
 //! Debug builds of the program have a fixed address. The suite starts it thousands of times, and each start of a program that may lie anywhere writes
-//! 280 000 addresses into 1500 pages before its first line runs: half of the time of a short command.
+//! 280 000 addresses into 1500 pages before its first line runs: a quarter of the CPU time of a short command.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
