@@ -110,7 +110,9 @@ impl<S: Ord + Copy, T> QuestionTurns<S, T> {
     pub fn begin(&mut self) {
         self.left = self.limits.answers.max(1);
         let several = || self.sources.values().filter(|of| of.questions > 0).nth(1).is_some();
-        if self.questions > self.limits.fair.max(1) && several() {
+        // Of sources with one question each, as in a flood from forged addresses, nothing can be dropped: they are not looked through.
+        let is_cut = || self.sources.values().any(|of| of.questions > 1);
+        if self.questions > self.limits.fair.max(1) && several() && is_cut() {
             self.share(self.limits.fair.max(1));
         }
         self.is_shared = false;
