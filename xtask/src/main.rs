@@ -32,6 +32,7 @@ mod docs;
 mod families;
 mod fuzz;
 mod generated;
+mod guards;
 mod instructions;
 mod manylinux;
 mod names;

@@ -10,6 +10,7 @@
 //! | a family of formats | is named in its own folder and the registry only ([`families`]) |
 //! | an error's hint | is a `Hint`: no literal has the word, in the crates of [`WITH_HINTS`] outside tests |
 //! | a public type | has a name of its own, a term of the field, and a line in the glossary ([`names`]) |
+//! | a type with `Drop` | is not made as an argument that may be dropped at once ([`guards`]) |
 //! | any text file | names no directory of one person's machine |
 //! | a source that a page names | exists ([`paths`]) |
 //!
@@ -18,6 +19,7 @@
 //! that is no longer needed is itself a finding.
 
 use crate::families;
+use crate::guards;
 use crate::names;
 use crate::paths;
 use crate::source::{Source, words};
@@ -55,6 +57,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     found.extend(explained_rejects(reasons, &read(Path::new(EXPLAINED))?.unwrap_or_default()));
     found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
     found.extend(names::findings(&rust, &sources, &tests)?);
+    found.extend(guards::findings(&sources));
     found.extend(unsafe_fence(&rust, &sources));
     found.extend(glued_hints(&rust, &sources, &tests));
     for path in &files {

@@ -28,12 +28,13 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 
 /// What marks are made of. Nobody reads it, so it takes no memory.
@@ -57,26 +58,9 @@ const BUFFER_BYTES: u64 = 8 << 20;
 const MAX_BUFFERED: usize = 64;
 
 /// Threads that may wait for a client.
-static PATIENT: AtomicUsize = AtomicUsize::new(0);
-/// Connections that have a larger buffer.
-static BUFFERED: AtomicUsize = AtomicUsize::new(0);
-
-/// One of the larger buffers, until its connection ends.
-#[derive(Debug)]
-struct Buffered;
-
-impl Buffered {
-    fn take() -> Option<Self> {
-        let more = |now: usize| (now < MAX_BUFFERED).then_some(now + 1);
-        BUFFERED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self)
-    }
-}
-
-impl Drop for Buffered {
-    fn drop(&mut self) {
-        BUFFERED.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+static PATIENT: Semaphore = Semaphore::const_new(MAX_PATIENT);
+/// Connections that may have a larger buffer, each until it ends.
+static BUFFERED: Semaphore = Semaphore::const_new(MAX_BUFFERED);
 
 /// A mark of so many bytes, at most [`MARK_BYTES`].
 fn mark(bytes: u64) -> Bytes {
@@ -110,7 +94,7 @@ struct State {
     waker: Option<Waker>,
     /// Whether it was seen how fast the client is.
     is_seen: bool,
-    buffered: Option<Buffered>,
+    buffered: Option<SemaphorePermit<'static>>,
 }
 
 /// The range that is sent.
@@ -168,7 +152,7 @@ impl State {
         self.is_seen = true;
         let is_fast = current.begun.is_some_and(|begun| begun.elapsed() <= FAST_TIME);
         let Some(socket) = self.socket.as_ref().filter(|_| is_fast) else { return };
-        self.buffered = Buffered::take();
+        self.buffered = BUFFERED.try_acquire().ok();
         if self.buffered.is_some() {
             raise_send_buffer(socket, Size::from_bytes(BUFFER_BYTES));
         }
@@ -334,7 +318,7 @@ impl FileSender {
 
     /// Sends what is left, as long as the client keeps up. A thread does that.
     fn work(&self, socket: &TcpStream, file: &File, mut left: Range<u64>) {
-        let (begun, patience) = (Instant::now(), Patience::take());
+        let (begun, patience) = (Instant::now(), PATIENT.try_acquire().ok());
         let wait = if patience.is_some() { PATIENCE } else { Duration::ZERO };
         let mut unsaid = 0;
         let stop = loop {
@@ -395,22 +379,6 @@ fn has_room(socket: &TcpStream, context: &mut Context<'_>) -> bool {
         }
     }
     false
-}
-
-/// A place among the threads that may wait for a client.
-struct Patience;
-
-impl Patience {
-    fn take() -> Option<Self> {
-        let more = |waiting: usize| (waiting < MAX_PATIENT).then_some(waiting + 1);
-        PATIENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok().then_some(Self)
-    }
-}
-
-impl Drop for Patience {
-    fn drop(&mut self) {
-        PATIENT.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]

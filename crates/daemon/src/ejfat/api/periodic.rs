@@ -80,7 +80,8 @@ impl Api {
 
     /// Claim the right to open or close this load balancer.
     pub(super) fn busy_in(&self, state: &mut State, instance: i64) -> Option<InstanceLock<'_>> {
-        state.busy.insert(instance).then_some(InstanceLock { api: self, instance })
+        // Made only if it is ours: one that is dropped frees the instance, and waits for `state`.
+        state.busy.insert(instance).then(|| InstanceLock { api: self, instance })
     }
 
     /// End a reservation and its balancer.

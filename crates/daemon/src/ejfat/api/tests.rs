@@ -293,6 +293,27 @@ fn a_reservation_ends_in_time() {
 }
 
 #[test]
+fn a_reservation_that_another_call_ends_is_refused_and_nothing_waits() {
+    let api = Arc::new(api());
+    let own = by(&reserve(&api).token);
+    let instance = api.locked().reservation(1).unwrap().instance;
+    let busy = api.busy_in(&mut api.locked(), instance).unwrap();
+    let (done, answer) = mpsc::channel();
+    let second = Arc::clone(&api);
+    // A call that waits for a lock of its own never ends.
+    std::thread::spawn(move || done.send(second.end(1)).unwrap());
+    let Ok(refused) = answer.recv_timeout(Duration::from_secs(60)) else {
+        std::mem::forget(busy);
+        panic!("the second call does not end");
+    };
+    assert_eq!(kind(refused), RefusalKind::Missing);
+    assert!(api.busy_in(&mut api.locked(), instance).is_none(), "the first call still has it");
+    drop(busy);
+    api.end(1).unwrap();
+    assert_eq!(kind(status(&api, &own, "1")), RefusalKind::Unauthenticated);
+}
+
+#[test]
 fn ten_thousand_registrations_take_all_seats_and_no_more() {
     let api = open(None, Limits { tokens: 2000, ..Limits::default() });
     let reserved = reserve(&api);
