@@ -122,7 +122,9 @@ fn write(plan: &Plan, directory: &std::path::Path) -> (Model, Vec<PathBuf>) {
         for thread in 0..threads {
             let at = frame as usize * threads + thread;
             let inner = at.checked_sub(4 * threads).and_then(|at| plan.fates.get(at));
-            let fate = inner.copied().unwrap_or(Fate::Whole);
+            // Two seconds without their last frame speak against the rate: `ends_of_seconds_that_are_missing`.
+            let is_last = (plan.first + frame + 1).is_multiple_of(plan.fps);
+            let fate = inner.copied().filter(|_| !is_last).unwrap_or(Fate::Whole);
             let payload: Vec<u8> = (0..512).map(|_| octet()).collect();
             let number = plan.first + frame;
             let time = SECOND + i64::from(number / plan.fps);
@@ -342,6 +344,33 @@ fn a_rate_that_one_end_of_a_second_speaks_against_is_doubted() {
     write(30..130);
     let options = Options { sample_rate: Some(60 * 3200), ..Options::default() };
     assert!(matches!(Samples::of_files([&path], &options), Err(SamplesError::TooFast { fps: 60, last: 49 })));
+}
+
+/// The last frames of seconds may be behind the first ones of the next, but are not missing then.
+#[test]
+fn ends_of_seconds_that_are_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    let shape = Vdif::shape(800, 1, 2, false, true).unwrap();
+    let frame =
+        |n: u32| [&shape.at(SECOND + i64::from(n / 50), n % 50).unwrap().write()[..], &[0xE4; 800]].concat();
+    let open = |numbers: &[u32]| {
+        std::fs::write(&path, numbers.iter().copied().flat_map(frame).collect::<Vec<u8>>()).unwrap();
+        Samples::of_files([&path], &Options { sample_rate: Some(50 * 3200), ..Options::default() })
+    };
+    // Where a search meets the second depends on where the data begin.
+    for (first, late) in (0..49).flat_map(|first| [1, 2, 5, 9].map(|late| (first, late))) {
+        let mut numbers: Vec<u32> = (first..180).collect();
+        for end in [49, 99, 149] {
+            let end = end - first as usize;
+            numbers[end..=end + late].rotate_left(1);
+        }
+        let samples = open(&numbers).unwrap();
+        let rows = u64::from(180 - first) * 3200;
+        assert_eq!((samples.rate_doubt(), samples.rows()), (None, rows), "{first} {late}");
+    }
+    let missing: Vec<u32> = (0..180).filter(|n| n % 50 != 49).collect();
+    assert!(matches!(open(&missing), Err(SamplesError::TooFast { fps: 50, last: 48 })));
 }
 
 /// EDV 4: a mask over channels, of each frame and thread.

@@ -185,7 +185,9 @@ pub(super) fn ends_of_seconds(pieces: &Pieces<First>, format: &StreamFormat) -> 
     seconds.dedup();
     for second in seconds.into_iter().filter(|&second| second > first.unix_seconds) {
         let end = heads.begin_of(second);
-        let before = heads.highest_near(end.saturating_sub(side)..end, second - 1);
+        // In disordered data the last frame may stand behind the first ones of the next second.
+        let near = end.saturating_sub(side)..end.saturating_add(side).min(units);
+        let before = heads.highest_near(near, second - 1);
         let begun =
             heads.next(end..units).is_some_and(|(_, time)| (time.unix_seconds, time.frame) == (second, 0));
         ended.extend(before.filter(|_| begun));
