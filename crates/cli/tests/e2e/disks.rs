@@ -130,19 +130,25 @@ fn a_disk_two_hundred_times_slower() {
     );
 }
 
-/// Start recording, do something to disk `at` once it holds chunks, and send more.
+/// Start recording, do something to disk `at` once it holds chunks, and send until the others have several more.
 fn in_mid_scan(site: &Site, at: usize, act: impl FnOnce(&Path)) -> (Done, Value) {
     let mut recorder = site.record(ANY);
     let address = recorder.address();
-    let mut sender = Job::start(&words(&format!("send --json --to {address} {LINE} --packets 16000")));
-    let scan = site.disks[at].join("trial");
+    let mut sender = Job::start(&words(&format!("send --json --to {address} {LINE} --packets 48000")));
+    let chunks = |disk: &PathBuf| std::fs::read_dir(disk.join("trial")).map_or(0, Iterator::count);
     wait_for("chunks on the disk", || {
-        let chunks = std::fs::read_dir(&scan).ok()?.count();
+        let chunks = chunks(&site.disks[at]);
         // A disk whose thread gets no processor is left out for a while: then fewer have to do.
         (chunks > 4 || chunks > 1 && !sender.is_running()).then_some(())
     });
+    let others =
+        || site.disks.iter().enumerate().filter(|(n, _)| *n != at).map(|(_, disk)| chunks(disk)).sum();
+    let before: usize = others();
     act(&site.disks[at]);
-    let sent = sender.finish().expect(0).json();
+    // It is its turn, too, while these are filled.
+    wait_for("more chunks", || (others() > before + 24 || !sender.is_running()).then_some(()));
+    sender.signal(Signal::INT);
+    let sent = sender.finish().json();
     recorder.drained();
     (recorder.stop(), sent)
 }
