@@ -19,6 +19,7 @@
 mod attribute;
 mod engine;
 mod failing;
+mod names;
 mod requests;
 mod scratch;
 pub mod tree;

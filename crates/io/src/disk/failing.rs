@@ -11,13 +11,17 @@
 //! So code that trusts a second sync after a failed one gets wrong bytes in its file. A seed decides which writes are
 //! lost.
 //!
-//! Limits: names are durable immediately; files opened past the page cache keep no previous bytes unless they are read
-//! as whole pages.
+//! It is the same with names ([`names`](super::names)): after a sync of their directory that failed they are still seen, the next sync
+//! succeeds, and a power cut takes them. A name that is made anew after the failure is durable with the next sync.
+//!
+//! Limits: files opened past the page cache keep no previous bytes unless they are read as whole pages; those of names.
 
+use super::names::FreshNames;
 use crate::lock::lock;
 use rustix::io::Errno;
 use skyhaul_core::hint::Hint;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -45,6 +49,7 @@ struct State {
     failing: BTreeSet<u64>,
     /// What is not durable, by device and inode.
     fresh: HashMap<(u64, u64), (File, Vec<Old>)>,
+    names: FreshNames,
 }
 
 impl State {
@@ -133,6 +138,11 @@ impl FailingDisk {
         let mut files: Vec<(u64, u64)> = state.fresh.keys().copied().collect();
         files.sort_unstable();
         files.into_iter().for_each(|file| state.lose(file));
+        let mut random = state.random;
+        state.names.cut_power(&mut || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random >> 63 == 0
+        });
         drop(state);
         self.restart();
     }
@@ -178,10 +188,17 @@ impl FailingDisk {
         let number = state.syncs;
         if state.failing.remove(&number) {
             state.lose(of);
+            state.names.failed(of);
             return Err(Errno::IO.into());
         }
         state.fresh.remove(&of);
+        state.names.durable(of);
         Ok(())
+    }
+
+    /// A name was made in a directory, or given to what had the second one there; it replaced another unless it is new.
+    fn named(&self, directory: &File, names: (&OsStr, Option<&OsStr>), is_new: bool) -> io::Result<()> {
+        self.state().names.named(directory, names, is_new)
     }
 }
 
@@ -273,6 +290,16 @@ impl Faults {
     /// Before names, lengths or permissions are changed elsewhere.
     pub(super) fn changes(&self) -> io::Result<()> {
         self.disk.as_ref().map_or(Ok(()), FailingDisk::changes)
+    }
+
+    /// A name was made in a directory, or given to what had the second one there; it replaced another unless it is new.
+    pub(super) fn named(
+        &self,
+        directory: &File,
+        names: (&OsStr, Option<&OsStr>),
+        is_new: bool,
+    ) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), |disk| disk.named(directory, names, is_new))
     }
 
     /// Whether there are no faults.

@@ -224,7 +224,8 @@ impl Tree {
         let mut at = self.root.clone();
         for name in Self::names(path)? {
             match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => self.faults.named(&at, (name, None), true)?,
+                Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
             at = Arc::new(File::from(rustix::fs::openat(&at, name, OFlags::RDONLY | LOOK, Mode::empty())?));
@@ -293,21 +294,24 @@ impl Tree {
     /// A system error; `AlreadyExists` if there is one and `replace` is false.
     pub fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
         self.faults.changes()?;
+        let in_one = from.parent() == to.parent();
         let ((parent, from), (beside, to)) = (self.parent(from)?, self.parent(to)?);
+        let is_there = || rustix::fs::statat(&beside, to, AtFlags::SYMLINK_NOFOLLOW);
+        let is_new = !replace || (self.faults.disk.is_some() && is_there().is_err());
         if replace {
-            return Ok(rustix::fs::renameat(&parent, from, &beside, to)?);
-        }
-        match rustix::fs::renameat_with(&parent, from, &beside, to, RenameFlags::NOREPLACE) {
-            // Not every file system supports the flag.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                match rustix::fs::statat(&beside, to, AtFlags::SYMLINK_NOFOLLOW) {
-                    Err(Errno::NOENT) => Ok(rustix::fs::renameat(&parent, from, &beside, to)?),
-                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-                    Err(error) => Err(error.into()),
-                }
+            rustix::fs::renameat(&parent, from, &beside, to)?;
+        } else {
+            match rustix::fs::renameat_with(&parent, from, &beside, to, RenameFlags::NOREPLACE) {
+                // Not every file system supports the flag.
+                Err(Errno::INVAL | Errno::NOSYS) => match is_there() {
+                    Err(Errno::NOENT) => rustix::fs::renameat(&parent, from, &beside, to)?,
+                    Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+                    Err(error) => return Err(error.into()),
+                },
+                other => other?,
             }
-            other => Ok(other?),
         }
+        self.faults.named(&beside, (to, in_one.then_some(from)), is_new && in_one)
     }
 
     /// Remove a file or a link.
@@ -327,7 +331,8 @@ impl Tree {
     pub fn make_link(&self, path: &Path, target: &OsStr) -> io::Result<()> {
         self.faults.changes()?;
         let (parent, name) = self.parent(path)?;
-        Ok(rustix::fs::symlinkat(target, &parent, name)?)
+        rustix::fs::symlinkat(target, &parent, name)?;
+        self.faults.named(&parent, (name, None), true)
     }
 
     /// Where a symbolic link leads.

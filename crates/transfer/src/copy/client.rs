@@ -83,8 +83,7 @@ pub(super) fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> 
         let (base, rest) = match options.dry_run || options.verify {
             true => existing(path),
             false => {
-                std::fs::create_dir_all(path).map_err(|error| failed(&error))?;
-                skyhaul_io::disk::sync_name(path).map_err(|error| failed(&error))?;
+                make(path).map_err(|error| failed(&error))?;
                 (path.clone(), PathBuf::new())
             }
         };
@@ -95,6 +94,17 @@ pub(super) fn local_into(options: &CopyOptions) -> io::Result<Vec<Destination>> 
         Ok(Destination { tree, path })
     };
     options.into.iter().map(into).collect()
+}
+
+/// Makes a directory, and those above it, durably. Those that may not be durable go, or the next copy would take them for it.
+fn make(path: &Path) -> io::Result<()> {
+    let is_new = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+    let new: Vec<&Path> = path.ancestors().take_while(is_new).collect();
+    std::fs::create_dir_all(path)?;
+    let synced = skyhaul_io::disk::sync_name(path);
+    let synced =
+        new.iter().fold(synced, |synced, above| synced.and_then(|()| skyhaul_io::disk::sync_name(above)));
+    synced.inspect_err(|_| new.iter().for_each(|made| drop(std::fs::remove_dir(made))))
 }
 
 /// The part of a path that exists, and the rest.

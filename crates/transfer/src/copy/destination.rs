@@ -13,7 +13,7 @@
 //! A temporary directory is locked while it is in use. One that a kill left behind is removed by the next trial copy into
 //! the same directory, and is never copied itself.
 
-use super::manifest::{JOURNAL_SUFFIX, TEMPORARY_PREFIX, beside};
+use super::manifest::TEMPORARY_PREFIX;
 use super::message::{DestinationSpace, Entry, Exists, SPACE_HINT, What};
 use super::options::Tuning;
 use super::target::Target;
@@ -46,13 +46,21 @@ impl Destination {
     pub(super) fn make(&self) -> io::Result<()> {
         let failed =
             |error| skyhaul_io::file::failed("copy into", &self.tree.path().join(&self.path), &error);
-        if self.tree.status(&self.path).map_err(failed)?.is_some_and(|there| there.kind == Kind::Directory) {
-            return Ok(());
+        let is_new = |path: &&Path| self.tree.status(path).is_ok_and(|there| there.is_none());
+        let new: Vec<&Path> = self.path.ancestors().take_while(is_new).collect();
+        let there = self.tree.status(&self.path).map_err(failed)?;
+        if there.is_none_or(|there| there.kind != Kind::Directory) {
+            self.tree.make_dirs(&self.path).map_err(failed)?;
         }
-        self.tree.make_dirs(&self.path).map_err(failed)?;
+        // Also where it is there: an earlier copy may have failed here.
         for above in self.path.ancestors().skip(1) {
-            let directory = self.tree.directory(above).map_err(failed)?;
-            self.tree.faults().sync_all(&directory).map_err(failed)?;
+            let synced =
+                self.tree.directory(above).and_then(|directory| self.tree.faults().sync_all(&directory));
+            synced.map_err(|error| {
+                // Nothing is in them yet. The next copy makes them anew.
+                new.iter().for_each(|made| drop(self.tree.remove_directory(made)));
+                failed(error)
+            })?;
         }
         Ok(())
     }
@@ -304,24 +312,11 @@ fn file(
     if !same {
         return wanted(target(entry, tree, path, rules, true)?);
     }
-    settled(tree, &path)?;
     let source = nanoseconds(entry.origin.changed) + rules.skew;
     if source + MIN_STATUS_AGE_NANOS < nanoseconds(there.changed) {
         return Ok(Verdict::Kept);
     }
     Ok(Verdict::Compare(target(entry, tree, path, rules, true)?))
-}
-
-/// A kill may have left the journal of a file that is whole: then its name may not be durable yet.
-fn settled(tree: &Tree, path: &Path) -> io::Result<()> {
-    let journal = beside(path, JOURNAL_SUFFIX);
-    if tree.status(&journal)?.is_none() {
-        return Ok(());
-    }
-    let (file, _) = tree.read(path, false)?;
-    tree.faults().sync_all(&file)?;
-    tree.faults().sync_all(&*tree.directory(path.parent().unwrap_or(Path::new("")))?)?;
-    tree.remove(&journal)
 }
 
 /// Only compare.

@@ -26,6 +26,7 @@ use super::destination::{self, Destination, Rules, Verdict, now};
 use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
 use super::manifest::{Allowed, MAX_ENTRIES, Seen, shown};
 use super::message::{Done, Entry, Failure, Name, Origin, Side, SourceSizes, What};
+use super::names::Names;
 use super::options::{Account, CopyOptions};
 use super::target::Target;
 use super::writer::Writer;
@@ -143,8 +144,8 @@ struct Fetcher<'a> {
     kept_bytes: u64,
     /// The permissions of files.
     mode: u32,
-    /// Directories that were made.
-    made: Vec<PathBuf>,
+    /// Names that are durable.
+    names: Names,
 }
 
 impl<'a> Fetcher<'a> {
@@ -173,7 +174,7 @@ impl<'a> Fetcher<'a> {
             wanted: 0,
             kept_bytes: 0,
             mode: file_mode(),
-            made: Vec::new(),
+            names: Names::new(&shared.failed),
         }
     }
 
@@ -188,16 +189,17 @@ impl<'a> Fetcher<'a> {
         for number in 0..self.files.len() {
             self.enter(number, &mut seen);
         }
+        let mut directories = Vec::new();
         for (entry, made) in made {
             let number = self.entries.len();
             self.entries.push(entry);
             self.shared.files.add(None);
-            self.done.push(match made {
-                Ok(()) => Done::kept(number, None),
-                Err(error) => Done::failed(number, (&error).into()),
-            });
+            match made {
+                Ok(is_made) => directories.push((number, is_made)),
+                Err(error) => self.done.push(Done::failed(number, (&error).into())),
+            }
         }
-        while self.done.len() < self.entries.len() {
+        while self.done.len() + directories.len() < self.entries.len() {
             if self.stop.is_set() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
             }
@@ -224,11 +226,16 @@ impl<'a> Fetcher<'a> {
                 });
             }
         }
-        for path in &self.made {
-            let path = self.into.path.join(path.parent().unwrap_or(Path::new("")));
-            let synced = self.into.tree.directory(&path);
-            let synced = synced.and_then(|directory| self.into.tree.faults().sync_all(&directory));
-            synced.map_err(|error| skyhaul_io::file::failed("sync", &path, &error))?;
+        for (number, is_made) in directories {
+            let path = self.entries[number].path.path();
+            let kept = match is_made {
+                true => self.names.keep_made(self.into, &path),
+                false => self.names.keep(self.into, &path, true),
+            };
+            self.done.push(match kept {
+                Ok(()) => Done::kept(number, None),
+                Err(error) => Done::failed(number, (&error).into()),
+            });
         }
         Ok(())
     }
@@ -274,14 +281,13 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Makes a directory, before the files that go into it.
-    fn directory(&mut self, path: &Path, seen: &mut Seen) -> (Entry, io::Result<()>) {
+    /// Makes a directory, before the files that go into it; whether it was not there.
+    fn directory(&mut self, path: &Path, seen: &mut Seen) -> (Entry, io::Result<bool>) {
         let (name, origin) = (Name::from(path), Origin::default());
         let entry =
             Entry { to: 0, path: name, what: What::Directory, mode: DIRECTORY_MODE, modified: now(), origin };
         let verdict = self.verdict(&entry, seen);
-        self.made.extend(matches!(verdict, Ok(Verdict::Made)).then(|| path.to_owned()));
-        (entry, verdict.map(drop))
+        (entry, verdict.map(|verdict| matches!(verdict, Verdict::Made)))
     }
 
     fn verdict(&self, entry: &Entry, seen: &mut Seen) -> io::Result<Verdict> {
@@ -413,8 +419,15 @@ impl<'a> Fetcher<'a> {
         self.shared.orders.push(WriteOrder::Lost { file, error: shown(text) });
     }
 
+    /// A file was there already: it is reported when its name is durable.
     fn kept(&mut self, number: usize, digest: Option<u32>) {
-        let size = self.entries.get(number).map_or(0, Entry::size);
+        let Some(entry) = self.entries.get(number) else { return };
+        let (size, path) = (entry.size(), entry.path.path());
+        if !self.rules.verify
+            && let Err(error) = self.names.keep(self.into, &path, false)
+        {
+            return self.failed(number, &error);
+        }
         self.kept_bytes = self.kept_bytes.saturating_add(size);
         self.done.push(Done::kept(number, digest));
     }

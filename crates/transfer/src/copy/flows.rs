@@ -18,6 +18,7 @@ use super::digest::{Contents, Reads, contents, zeros};
 use super::flow_reader::{Filled, FlowReader};
 use super::journal;
 use super::message::{Done, Failure};
+use super::names::FailedDirectories;
 use super::options::{Account, Tuning, blocks};
 use super::range::{RangeHead, Runs, TRAILER};
 use super::target::{Files, MAX_RESENT_RANGES, Refusal, Resumed, Target};
@@ -80,6 +81,8 @@ pub(super) struct ReceiverShared {
     pub(super) events: Fifo<ReceiverEvent>,
     /// Files to be read before they are believed.
     pub(super) checks: Fifo<Check>,
+    /// Directories whose sync failed.
+    pub(super) failed: Arc<FailedDirectories>,
     /// Parts that are kept open.
     pub(super) held: AtomicUsize,
     pub(super) account: Account,
@@ -100,6 +103,7 @@ impl ReceiverShared {
             waiting_holes: AtomicUsize::new(0),
             events: Fifo::default(),
             checks: Fifo::default(),
+            failed: Arc::default(),
             held: AtomicUsize::new(0),
             account,
             empty,

@@ -5,14 +5,15 @@ use super::destination::{self, Destination, Rules, Verdict, skew};
 use super::flows::{Check, ReceiverEvent, ReceiverShared, WriteOrder};
 use super::manifest::{self, Allowed, MAX_ENTRIES, Seen};
 use super::message::{Done, Entry, Exists, Failure, Found, Message, Side, Want, What};
+use super::names::Names;
 use super::options::{Account, Tuning};
+use super::requests::Requests;
 use super::target::{MAX_RESENT_RANGES, Target};
 use super::writer::Writer;
 use skyhaul::peer::DataStream;
 use skyhaul_io::host::thread::process_cpu_time;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +29,13 @@ pub(super) struct ReceiveRequest<'a> {
     pub(super) allowed: Allowed,
     /// Directories that exist keep their permissions and times.
     pub(super) keeps_directories: bool,
+}
+
+/// A directory, or a link that was made.
+#[derive(Clone, Copy)]
+struct Unsettled {
+    file: usize,
+    is_made: bool,
 }
 
 /// A file of which both ends read what they have.
@@ -54,10 +62,10 @@ struct Receiver<'a> {
     wanted: u64,
     /// Bytes of files that were there already.
     kept_bytes: u64,
-    /// Directories that are there, by number.
-    directories: Vec<usize>,
-    /// Directories with new names in them.
-    changed: BTreeSet<(usize, PathBuf)>,
+    /// Not done before the end.
+    unsettled: Vec<Unsettled>,
+    /// Names that are durable.
+    names: Names,
 }
 
 /// Receive what the other end has, on `flows`.
@@ -88,8 +96,8 @@ pub(super) fn receive(
         runs: 0,
         wanted: 0,
         kept_bytes: 0,
-        directories: Vec::new(),
-        changed: BTreeSet::new(),
+        unsettled: Vec::new(),
+        names: Names::new(&receiving.failed),
     };
     let went = std::thread::scope(|scope| {
         let shared = &receiving;
@@ -124,7 +132,7 @@ pub(super) fn receive(
 impl Receiver<'_> {
     fn talk(&mut self, talk: &mut Control<'_>, shared: &ReceiverShared, begun: Instant) -> io::Result<()> {
         let mut shown = Instant::now();
-        while !self.all_named || self.done.len() + self.directories.len() < self.entries.len() {
+        while !self.all_named || self.done.len() + self.unsettled.len() < self.entries.len() {
             if (talk.stop)() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
             }
@@ -241,16 +249,14 @@ impl Receiver<'_> {
             }
             destination::enter(&entry, &into.tree, &into.path, &self.rules)
         });
+        let is_kept_directory = is_directory && matches!(verdict, Ok(Verdict::Kept));
         let is_made = matches!(verdict, Ok(Verdict::Made));
-        let settles = is_directory
-            && verdict.is_ok()
-            && !self.rules.verify
-            && (is_made || !self.wishes.keeps_directories);
+        let settles = is_made || (is_kept_directory && !self.rules.verify && !self.wishes.keeps_directories);
         if settles {
-            self.directories.push(file);
+            self.unsettled.push(Unsettled { file, is_made });
         }
-        if let Ok(Verdict::Made) = &verdict {
-            self.changed.insert((entry.to, path.parent().unwrap_or(Path::new("")).to_owned()));
+        if is_made {
+            self.names.made(into, &path);
         }
         let verdict = verdict.and_then(|verdict| destination::fits(into, verdict));
         if let (Ok(Verdict::Kept), What::File { size, .. }) = (&verdict, &mut entry.what)
@@ -268,15 +274,15 @@ impl Receiver<'_> {
             _ => None,
         });
         match verdict {
-            // Told when it has its permissions.
+            // Told when it is durable, a directory with its permissions.
             Ok(_) if settles => {}
-            Ok(Verdict::Kept | Verdict::Made) => self.kept(file, None),
+            Ok(Verdict::Kept | Verdict::Made) => self.kept(file, None, shared),
             Ok(Verdict::Wanted(target)) => self.want(file, &target, shared, asks),
             Ok(Verdict::Check(target)) => shared.checks.push(Check::Part { file, target }),
             // Nothing is to be read of an empty one.
             Ok(Verdict::Compare(target)) if target.identity.size == 0 => {
                 shared.files.end(file);
-                self.kept(file, Some(0));
+                self.kept(file, Some(0), shared);
             }
             Ok(Verdict::Compare(target)) => {
                 asks.compares.push(file);
@@ -289,9 +295,17 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn kept(&mut self, file: usize, digest: Option<u32>) {
-        let size = self.entries.get(file).map_or(0, Entry::size);
-        self.kept_bytes = self.kept_bytes.saturating_add(size);
+    /// A name was there already: it is reported when it is durable.
+    fn kept(&mut self, file: usize, digest: Option<u32>, shared: &ReceiverShared) {
+        let Some(entry) = self.entries.get(file) else { return };
+        if let Some(into) = self.wishes.into.get(entry.to).filter(|_| !self.rules.verify) {
+            let _asked = shared.watch.activity.at_disk();
+            let kept = self.names.keep(into, &entry.path.path(), entry.what == What::Directory);
+            if let Err(error) = kept {
+                return self.failed(file, &error, shared);
+            }
+        }
+        self.kept_bytes = self.kept_bytes.saturating_add(entry.size());
         self.ended(Done::kept(file, digest));
     }
 
@@ -323,7 +337,7 @@ impl Receiver<'_> {
         match (mine, theirs) {
             (Ok(mine), Ok(theirs)) if mine == theirs => {
                 shared.files.end(file);
-                self.kept(file, Some(mine));
+                self.kept(file, Some(mine), shared);
             }
             (Ok(mine), Ok(theirs)) if self.rules.verify => {
                 let text =
@@ -378,13 +392,21 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Directories get their permissions and times last: files made in them change both. Then new names become durable.
+    /// Directories get their permissions and times last: files made in them change both. The names of what was made become durable.
     fn settle(&mut self, talk: &mut Control<'_>) -> io::Result<()> {
-        for file in std::mem::take(&mut self.directories).into_iter().rev() {
+        // The innermost first, so that what is done to a name does not change the time of its directory later.
+        for Unsettled { file, is_made } in std::mem::take(&mut self.unsettled).into_iter().rev() {
             let entry = &self.entries[file];
             let Some(into) = self.wishes.into.get(entry.to) else { continue };
-            let path = into.path.join(entry.path.path());
-            let settled = into.tree.settle_directory(&path, entry.mode, entry.modified);
+            let (path, is_directory) = (entry.path.path(), entry.what == What::Directory);
+            let settled = match is_directory {
+                true => into.tree.settle_directory(&into.path.join(&path), entry.mode, entry.modified),
+                false => Ok(()),
+            };
+            let settled = settled.and_then(|()| match is_made {
+                true => self.names.keep_made(into, &path),
+                false => self.names.keep(into, &path, is_directory),
+            });
             self.ended(match settled {
                 Ok(()) => Done::kept(file, None),
                 Err(error) => Done::failed(file, (&error).into()),
@@ -392,57 +414,6 @@ impl Receiver<'_> {
             talk.step();
             talk.live()?;
         }
-        for (to, path) in &self.changed {
-            let Some(into) = self.wishes.into.get(*to) else { continue };
-            let path = into.path.join(path);
-            let synced =
-                into.tree.directory(&path).and_then(|directory| into.tree.faults().sync_all(&directory));
-            synced
-                .map_err(|error| skyhaul_io::file::failed("sync", &into.tree.path().join(&path), &error))?;
-            talk.step();
-            talk.live()?;
-        }
         Ok(())
     }
-}
-
-/// Most runs of ranges in one message.
-const MAX_RUNS_PER_MESSAGE: usize = 4096;
-
-/// What the sender is asked for.
-#[derive(Default)]
-pub(super) struct Requests {
-    pub(super) wants: Vec<Want>,
-    pub(super) compares: Vec<usize>,
-}
-
-impl Requests {
-    pub(super) fn say(self, talk: &mut Control<'_>) -> io::Result<()> {
-        for batch in batches(self.wants) {
-            talk.say(&Message::Wanted(batch))?;
-        }
-        self.compares
-            .chunks(MAX_RUNS_PER_MESSAGE)
-            .try_for_each(|files| talk.say(&Message::Compare(files.to_vec())))
-    }
-}
-
-/// Wants in messages of bounded length.
-fn batches(wants: Vec<Want>) -> Vec<Vec<Want>> {
-    let mut batches = vec![Vec::new()];
-    let mut runs = 0;
-    for want in wants {
-        for ranges in want.ranges.chunks(MAX_RUNS_PER_MESSAGE) {
-            runs += ranges.len();
-            if runs > MAX_RUNS_PER_MESSAGE {
-                batches.push(Vec::new());
-                runs = ranges.len();
-            }
-            if let Some(last) = batches.last_mut() {
-                last.push(Want { file: want.file, ranges: ranges.to_vec() });
-            }
-        }
-    }
-    batches.retain(|batch| !batch.is_empty());
-    batches
 }

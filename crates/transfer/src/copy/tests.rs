@@ -8,6 +8,7 @@ mod hostile;
 mod hostile_server;
 mod path;
 mod pulled;
+mod synced;
 
 use super::options::Budget;
 use super::*;

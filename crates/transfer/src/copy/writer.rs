@@ -11,11 +11,12 @@
 //!
 //! **A sync that fails** may have lost what was written since the one before it, and the kernel says so once: the next sync
 //! succeeds. So nothing that it covered is trusted: the file fails, its ranges do not enter the journal, and the next
-//! copy sends them again.
+//! copy sends them again. A directory's sync that fails takes back all names that were not durable before ([`names`](super::names)).
 
 use super::control::POLL_INTERVAL;
 use super::flows::{ReceiverEvent, ReceiverShared, WriteOrder};
 use super::message::{Done, Failure};
+use super::names;
 use super::target::{PartFile, Target, pieces};
 use skyhaul_io::disk::{DiskTurn, Ended, Queue};
 use skyhaul_io::memory::Block;
@@ -50,7 +51,7 @@ enum Purpose {
     Piece { file: usize, range: u64, length: usize, turn: Arc<DiskTurn> },
     Ranges { file: usize, ranges: Vec<(u64, u32)>, turns: Vec<Arc<DiskTurn>> },
     File { file: usize },
-    Directory { files: Vec<Named> },
+    Directory { key: PathBuf, files: Vec<Named> },
 }
 
 pub(super) struct Writer<'a> {
@@ -63,6 +64,8 @@ pub(super) struct Writer<'a> {
     next: u64,
     /// Directories with new names, and the files that have them.
     named: BTreeMap<PathBuf, Vec<Named>>,
+    /// Directories whose sync failed: no sync that was asked for before this one is believed, and why.
+    lost: HashMap<PathBuf, (u64, String)>,
     /// Files that are renamed, and whose directories are not durable yet.
     closed: HashSet<usize>,
     swept: Instant,
@@ -84,6 +87,7 @@ impl<'a> Writer<'a> {
             purposes: HashMap::new(),
             next: 0,
             named: BTreeMap::new(),
+            lost: HashMap::new(),
             closed: HashSet::new(),
             swept: Instant::now(),
             full: None,
@@ -288,10 +292,10 @@ impl<'a> Writer<'a> {
             }
         }
         self.open.retain(|_, landing| !landing.is_over());
-        for files in std::mem::take(&mut self.named).into_values() {
+        for (key, files) in std::mem::take(&mut self.named) {
             let Some((_, target, _)) = files.first() else { continue };
             match target.tree.directory(target.path.parent().unwrap_or(Path::new(""))) {
-                Ok(directory) => self.ask(Purpose::Directory { files }, &directory),
+                Ok(directory) => self.ask(Purpose::Directory { key, files }, &directory),
                 Err(error) => self.unnamed(files, &error),
             }
         }
@@ -323,8 +327,7 @@ impl<'a> Writer<'a> {
                 self.durable(file, &ranges);
             }
             (Purpose::File { file }, Ok(_)) => self.name(file),
-            (Purpose::Directory { files }, Ok(_)) => files.into_iter().for_each(|named| self.done(named)),
-            (Purpose::Directory { files }, Err(error)) => self.unnamed(files, &error),
+            (Purpose::Directory { key, files }, result) => self.settle_names(key, files, (end.tag, result)),
         }
     }
 
@@ -399,9 +402,29 @@ impl<'a> Writer<'a> {
             return self.fail(file, &error);
         }
         // Destinations may have directories of one name.
-        let key = target.tree.path().join(target.path.parent().unwrap_or(Path::new("")));
+        let key = names::key(&target.tree, target.path.parent().unwrap_or(Path::new("")));
         let digest = landing.digest.of(target.identity.ranges());
         self.named.entry(key).or_default().push((file, target, digest));
+    }
+
+    /// A directory is durable with these names, or not.
+    fn settle_names(&mut self, key: PathBuf, mut files: Vec<Named>, (tag, result): (u64, io::Result<usize>)) {
+        let failed = self.shared.failed.for_writer(&key);
+        let failed =
+            failed.or_else(|| self.lost.get(&key).filter(|(at, _)| tag < *at).map(|(_, why)| why.clone()));
+        match (result, failed) {
+            (Ok(_), None) => files.into_iter().for_each(|named| self.done(named)),
+            // What that one lost may be these names, and this sync says nothing of it.
+            (Ok(_), Some(why)) => self.unnamed(files, why),
+            (Err(error), _) => {
+                let failure = Failure::from(&error);
+                self.shared.failed.add(&key, failure.text.clone());
+                // And names that were made since it began.
+                files.extend(self.named.remove(&key).unwrap_or_default());
+                self.lost.insert(key, (self.next, failure.text.clone()));
+                self.unnamed(files, failure);
+            }
+        }
     }
 
     fn done(&mut self, (file, target, digest): Named) {
@@ -415,10 +438,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Names that may not be durable are taken back, or the next copy would find the files there.
-    fn unnamed(&mut self, files: Vec<Named>, error: &io::Error) {
+    fn unnamed(&mut self, files: Vec<Named>, failure: impl Into<Failure>) {
+        let failure = failure.into();
         for (file, target, _) in files {
             let _ = target.tree.rename(&target.path, &target.part(), true);
-            self.fail(file, error);
+            self.fail(file, failure.clone());
         }
     }
 
