@@ -72,6 +72,7 @@ pub mod predict;
 pub mod quality;
 pub mod question_turns;
 pub mod rdma;
+pub mod redundancy;
 pub mod samples;
 pub mod schedule;
 pub mod sky;
