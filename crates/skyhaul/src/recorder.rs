@@ -464,6 +464,8 @@ impl RecordReport {
         }
         let is_full = self.receive.is_whole() && self.receive.lost() == 0;
         let of_frames = if is_full { Verdict::Whole } else { Verdict::Holes };
+        let (fewer_copies, _) = self.recording.with_fewer_copies();
+        let of_frames = if fewer_copies > 0 { Verdict::FewerCopies } else { of_frames };
         let of_streams = self.receive.streams.iter().map(|stream| Verdict::from(&stream.irregular));
         of_streams.fold(of_frames, Verdict::max)
     }

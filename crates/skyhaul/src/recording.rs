@@ -24,6 +24,7 @@
 mod asked;
 mod claims;
 mod contents;
+mod copies;
 mod holes;
 mod index;
 mod intake;
@@ -42,6 +43,7 @@ pub use crate::frames::FrameReader;
 pub use asked::{DISK_ANSWER_TIMEOUT, ask as ask_disks, is_hanging as is_disk_hanging};
 pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
 pub use contents::{Label, LabelError};
+pub use copies::{CopyCounts, MAX_COPIES};
 pub use index::record::HeapsOf;
 pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
@@ -52,7 +54,8 @@ pub use layout::{ExtentContent, ScanExtent, ScanLayout};
 pub use list::{ScanNames, ScanSummary, ls, scan_summary, scan_summary_within, scans_on};
 pub use open::{OpenError, Recording};
 pub use pattern::ScanPattern;
-pub use read::piece::{Account, Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
+pub use read::account::Account;
+pub use read::piece::{Damaged, Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use read::pieces::{OpenPiece, Piece as FilePiece, Pieces};
 pub use read::range::{RangePiece, RangeReader};
 pub use read::unit::{ChunkFile, ChunkVerifier, UNIT_BLOCK_BYTES, UnitBytes, UnitError, UnitRead};

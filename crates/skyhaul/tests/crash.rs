@@ -25,6 +25,7 @@ impl Lines for Real {
             started: "2026-01-01T00:00:00Z".into(),
             pid: 1,
             memory: None,
+            copies: 1,
             metadata: serde_json::Value::Null,
         };
         let info = DatastreamInfo::default();

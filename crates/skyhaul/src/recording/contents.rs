@@ -136,10 +136,16 @@ impl DatastreamEntry {
         known || !self.chunks.is_empty() || !self.lost.is_empty()
     }
 
-    /// Bytes of all chunk files.
+    /// Bytes of all chunk files, of a chunk with several copies one of them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.chunks.values().filter_map(|chunk| chunk.bytes).sum()
+    }
+
+    /// Bytes of all chunk files on the disks, copies included.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.bytes().saturating_add(self.copies.iter().filter_map(|copy| copy.bytes).sum())
     }
 }
 
@@ -333,6 +339,8 @@ pub enum Verdict {
     Whole,
     /// Every chunk verified; data that never arrived are marked as missing.
     Holes,
+    /// Every chunk verified, but not every one has as many copies as were asked for: one more disk that fails may lose data.
+    FewerCopies,
     /// Every chunk verified, but its frames are not those of a regular stream: their times do not follow their places, or
     /// threads, stations or frame rates change.
     Irregular,
@@ -349,6 +357,7 @@ impl Verdict {
         match self {
             Verdict::Whole => "whole",
             Verdict::Holes => "holes",
+            Verdict::FewerCopies => "fewer_copies",
             Verdict::Irregular => "irregular",
             Verdict::Unproven => "unproven",
             Verdict::Damaged => "damaged",

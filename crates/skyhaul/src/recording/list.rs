@@ -2,7 +2,7 @@
 
 use crate::ledger::FrameLedger;
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
-use crate::recording::contents::{DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Finding, Lack, State, Verdict, chunk_number};
 use crate::recording::holes::Found;
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan::Step;
@@ -27,8 +27,14 @@ pub struct ScanSummary {
     pub datastreams: Vec<String>,
     /// Chunks that are there.
     pub chunks: u64,
-    /// Bytes of them.
+    /// Bytes of them: of a chunk with several copies, those of one.
     pub bytes: u64,
+    /// Bytes of all chunk files on the disks, copies included.
+    #[serde(default)]
+    pub disk_bytes: u64,
+    /// Copies of each chunk that were asked for.
+    #[serde(default)]
+    pub copies: u32,
     /// Chunks that no index knows.
     pub unacknowledged: u64,
     /// Chunks that the recorder could not write.
@@ -195,7 +201,14 @@ fn summary(recording: Recording) -> ScanSummary {
         }
     });
     let missing = missing.sum();
-    let on = |disk: usize| streams.iter().any(|s| s.chunks.values().any(|chunk| chunk.disk == disk));
+    let on = |disk: usize| {
+        let is_here =
+            |chunk: &ChunkEntry| chunk.disk == disk && chunk.bytes.is_some() && chunk.record.is_some();
+        streams.iter().any(|s| {
+            s.chunks.values().any(|chunk| chunk.disk == disk)
+                || recording.copies() > 1 && s.copies.iter().any(is_here)
+        })
+    };
     let disks = recording.disks.iter().enumerate().filter(|&(disk, _)| on(disk));
     ScanSummary {
         state: recording.state,
@@ -203,6 +216,8 @@ fn summary(recording: Recording) -> ScanSummary {
         datastreams: streams.iter().map(|stream| stream.name.clone()).collect(),
         chunks: streams.iter().map(|stream| stream.chunks.len() as u64).sum(),
         bytes: streams.iter().map(DatastreamEntry::bytes).sum(),
+        disk_bytes: streams.iter().map(DatastreamEntry::disk_bytes).sum(),
+        copies: recording.copies(),
         unacknowledged: streams.iter().map(|stream| stream.unacknowledged().count() as u64).sum(),
         lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
         disks: disks.map(|(_, path)| path.clone()).collect(),
@@ -223,6 +238,8 @@ fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
         datastreams: Vec::new(),
         chunks: 0,
         bytes: 0,
+        disk_bytes: 0,
+        copies: 1,
         unacknowledged: 0,
         lost: 0,
         disks: Vec::new(),

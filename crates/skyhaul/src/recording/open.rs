@@ -9,8 +9,9 @@ use crate::irregular::{FAULT_EVENTS, FRAME_RATE};
 use crate::recording::asked::{self, DISK_ANSWER_TIMEOUT};
 use crate::recording::claims;
 use crate::recording::contents::{
-    DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State,
+    DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State, Verdict,
 };
+use crate::recording::copies::copies_of;
 use crate::recording::index::Tally;
 use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
 use crate::recording::open::gather::DiskContents;
@@ -112,6 +113,7 @@ impl Recording {
         let report = gathered.report();
         let mut datastreams = gathered.streams(&label, &disks);
         if datastreams.is_empty() && gathered.indexes.is_empty() {
+            gathered.tell_unreachable(Verdict::Unproven);
             let silent = gathered.silent().map(|path| (path.clone(), asked::silent()));
             let unreadable = silent.or(gathered.unreadable.take());
             let found = gathered.findings.all.iter().find(|_| unreadable.is_none());
@@ -142,6 +144,8 @@ impl Recording {
         };
         gathered.judge_indexes(state);
         let missing_disks = gathered.missing_disks(&disks, report.as_ref());
+        let is_covered = gathered.is_covered(&datastreams);
+        gathered.tell_unreachable(if is_covered { Verdict::FewerCopies } else { Verdict::Unproven });
         let (sessions, gave_up) = (gathered.sessions(), gathered.gave_up(&disks, report.as_ref()));
         let DiskContents { events, indexes, others, ambiguous, findings, .. } = gathered;
         let findings = findings.all;
@@ -160,6 +164,12 @@ impl Recording {
             ambiguous,
             gave_up,
         })
+    }
+
+    /// Copies of each chunk that were asked for when it was recorded, on different disks.
+    #[must_use]
+    pub fn copies(&self) -> u32 {
+        copies_of(self.sessions.iter())
     }
 
     /// Those of its disks that did not respond when it was opened: what is on them is missing here, and may be there.

@@ -9,6 +9,7 @@
 //! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`](super::Missing)). Every gap is in
 //! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
+pub(super) mod account;
 pub(super) mod ahead;
 pub(super) mod follow;
 pub(super) mod piece;
@@ -19,8 +20,9 @@ pub(super) mod unit;
 use crate::recording::contents::Gap;
 use crate::recording::open::Recording;
 use crate::recording::plan::{self, Step};
+use crate::recording::read::account::Account;
 use crate::recording::read::ahead::ReadAhead;
-use crate::recording::read::piece::{Account, Held, Piece, PieceSender, ReadOptions};
+use crate::recording::read::piece::{Held, Piece, PieceSender, ReadOptions};
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 use std::io::{self, Read};

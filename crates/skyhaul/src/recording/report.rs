@@ -5,6 +5,7 @@
 
 use crate::irregular::kind_of_recorded;
 use crate::ledger::FrameLedger;
+use crate::recording::copies::CopyCounts;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
 use std::ops::Range;
@@ -97,7 +98,7 @@ pub struct RecordingReport {
 }
 
 impl RecordingReport {
-    /// Whether every chunk that was given is durable, and was still there at the end.
+    /// Whether every chunk that was given is durable, and was still there at the end; also with fewer copies than were asked for.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.datastreams.iter().all(|stream| {
@@ -105,10 +106,27 @@ impl RecordingReport {
         })
     }
 
+    /// Chunks that are durable, with fewer copies than were asked for, and their bytes.
+    #[must_use]
+    pub fn with_fewer_copies(&self) -> (u64, u64) {
+        let counts = self.datastreams.iter().filter_map(|stream| stream.redundancy.as_ref());
+        counts.fold((0, 0), |(chunks, bytes), of| {
+            (chunks + of.chunks_with_fewer_copies, bytes + of.bytes_with_fewer_copies)
+        })
+    }
+
     /// Sums that do not hold, as text. There are some only if this program counts wrongly.
     #[must_use]
     pub fn imbalance(&self) -> Vec<String> {
-        let of = |stream: &DatastreamReport| stream.ledger.imbalance(&stream.name);
+        let of = |stream: &DatastreamReport| {
+            let mut wrong = stream.ledger.imbalance(&stream.name);
+            if let Some(copies) = &stream.redundancy {
+                let chunks = ("chunks acknowledged", stream.acknowledged);
+                let bytes = ("bytes acknowledged", stream.acknowledged_bytes);
+                wrong.extend(copies.imbalance(&stream.name, chunks, bytes));
+            }
+            wrong
+        };
         self.datastreams.iter().flat_map(of).chain(self.ledger.imbalance(&self.scan)).collect()
     }
 
@@ -155,6 +173,9 @@ pub struct DatastreamReport {
     /// Their numbers (the first 10 000).
     #[serde(default)]
     pub gone_numbers: Vec<u32>,
+    /// The copies of its durable chunks, if more than one of each was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<CopyCounts>,
     /// The fate of its frames; of its heaps or events if it is `keyed`. Its `packets_per_frame` says whether packets are counted.
     #[serde(default)]
     pub ledger: FrameLedger,
@@ -167,7 +188,8 @@ pub struct DatastreamReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceReport {
-    /// Bytes that whole chunks may still fill on all working disks, beyond the reserves.
+    /// Bytes of data that whole chunks may still fill on all working disks, beyond the reserves. If copies were asked for: with all of
+    /// them, or as many as the disks with room can take.
     pub free_bytes: u64,
     /// Bytes per second that were submitted lately.
     pub bytes_per_second: f64,

@@ -11,6 +11,7 @@ use skyhaul_io::memory::{Pool, PoolOptions};
 
 use super::*;
 
+mod copies;
 mod disks;
 mod reads;
 

@@ -7,11 +7,13 @@
 //! |---|---|---|
 //! | `whole` | every chunk verified, nothing missing | 0 |
 //! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
+//! | `fewer_copies` | every chunk verified; not every one has as many copies as were asked for | 1 |
 //! | `irregular` | every chunk verified; times, threads, stations or frame rates in it are not those of a regular stream | 1 |
 //! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
 pub(super) mod adopt;
+mod copies;
 pub(super) mod count;
 pub(super) mod file;
 pub(super) mod judge;
@@ -21,6 +23,7 @@ use crate::frames::FrameReader;
 use crate::irregular::FRAME_RATE;
 use crate::ledger::FrameLedger;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Finding, Findings, Lack, State, Verdict};
+use crate::recording::copies::{ChunkCopies, CopyCounts, by_number};
 use crate::recording::index::Tally;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
@@ -134,6 +137,7 @@ impl Recording {
                 sum: DatastreamCheck {
                     name: stream.name.clone(),
                     bytes: stream.bytes(),
+                    redundancy: CopyCounts::of(self.copies()),
                     format: about
                         .as_ref()
                         .and_then(|about| Some(about.info.format.get("format")?.as_str()?.to_owned())),
@@ -144,6 +148,9 @@ impl Recording {
                 before: None,
                 times: Times::of(about.as_ref(), self.state != State::Unindexed, has_rate),
                 unknown: None,
+                copies: by_number(stream),
+                proven_bytes: 0,
+                short: Default::default(),
             };
             datastreams.push(check.run());
         }
@@ -226,6 +233,7 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
             let text = format!("a second file has the number of chunk {}", copy.number);
             findings.add(Verdict::Unproven, Some(&copy.path), text);
         }
+        copies_at_a_glance(recording, stream, &mut findings);
         for step in plan::steps(recording, stream, 0) {
             match step {
                 Step::Gap(gap) if gap.lack == Lack::OpenEnd => {}
@@ -254,6 +262,31 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
         findings.add(Verdict::Unproven, None, NOTHING_RECORDED);
     }
     findings.all
+}
+
+/// Chunks of a datastream that have fewer copies than were asked for, and copies that are missing or of another length.
+fn copies_at_a_glance(recording: &Recording, stream: &DatastreamEntry, findings: &mut Findings) {
+    // Of one that is being recorded, copies are under way.
+    let counts = CopyCounts::of(recording.copies()).filter(|_| recording.state != State::Live);
+    let Some(mut counts) = counts else { return };
+    let others = by_number(stream);
+    for chunk in stream.chunks.values().filter(|chunk| chunk.is_acknowledged()) {
+        let further = others.get(&chunk.number).map_or(&[][..], Vec::as_slice);
+        let ChunkCopies { there, wrong } = ChunkCopies::at_a_glance(chunk, further);
+        counts.count(chunk.number, chunk.bytes.unwrap_or_default(), there);
+        for copy in wrong.into_iter().filter(|_| there < counts.wanted) {
+            let text = match copy.bytes {
+                None => format!("a copy of chunk {} is in the index, but missing", copy.number),
+                Some(bytes) => {
+                    format!("a copy of chunk {} has {bytes} bytes, not those of its record", copy.number)
+                }
+            };
+            findings.add(Verdict::FewerCopies, Some(&copy.path), text);
+        }
+    }
+    if counts.chunks_with_fewer_copies > 0 {
+        findings.add(Verdict::FewerCopies, None, counts.words(&stream.name));
+    }
 }
 
 /// A file to read.

@@ -23,6 +23,7 @@
 //! lack of space is not used again in this scan.
 
 pub(super) mod account;
+pub(super) mod copies;
 pub(super) mod disk_thread;
 pub(super) mod dispatch;
 pub(super) mod opening;
@@ -38,6 +39,7 @@ use dispatch::Dispatch;
 use options::{Chunk, DatastreamId, Existing, Refusal, Refused, WriterError, WriterOptions};
 use queue::{Candidate, Looked, Note, SharedDisk, Work};
 use skyhaul_core::hint::Hint;
+use skyhaul_core::redundancy;
 use skyhaul_io::disk::{Disk, DiskOptions};
 use skyhaul_io::lock::lock;
 use skyhaul_io::memory::Pool;
@@ -91,6 +93,7 @@ impl Writer {
             started: started.0.to_string(),
             pid: std::process::id(),
             memory: memory_file(options.pool.as_ref()),
+            copies: options.copies,
             metadata: options.metadata.clone(),
         };
         let logs = opening.arm(|disk| Record::Session(Session { disk, ..session.clone() }).to_line())?;
@@ -180,6 +183,7 @@ impl Writer {
         }
         let (datastream, number) = (chunk.datastream.0, chunk.number);
         self.dispatch.watch_all();
+        self.dispatch.shed_copies();
         self.dispatch.watch_space(given.bytes);
         match self.dispatch.give(Work::Fresh(chunk), 0) {
             Ok(()) => Ok(()),
@@ -231,6 +235,12 @@ impl Writer {
         self.dispatch.ledger().lost_bytes()
     }
 
+    /// Bytes that are durable so far, each counted once however many copies it has.
+    #[must_use]
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.dispatch.ledger().acknowledged_bytes()
+    }
+
     /// The current state of each disk.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {
@@ -271,7 +281,10 @@ impl Writer {
         self.finished = true;
         let end = Instant::now() + deadline;
         self.dispatch.close();
-        self.dispatch.wait_settled(end);
+        self.dispatch.wait_settled(end, HANGING_TIMEOUT);
+        if self.dispatch.ledger().end_copies() > 0 {
+            self.dispatch.note_copies(false);
+        }
         self.dispatch.look_for_acknowledged(end.max(Instant::now() + CONFIRM_TIMEOUT));
         self.dispatch.give_up_silent_disks();
         let line = Record::End(Box::new(self.report())).to_line();
@@ -336,9 +349,13 @@ fn engine(options: &WriterOptions, index: usize) -> Result<Disk, WriterError> {
 
 fn note_shared_devices(dispatch: &Dispatch, looked: &[Option<Looked>]) {
     for index in opening::sharing(looked) {
-        let text = "is on the same file system as another disk: they share its speed and fail together";
+        let mut text =
+            "is on the same file system as another disk: they share its speed and fail together".to_owned();
+        if dispatch.copies > 1 {
+            text.push_str(", and copies of a chunk on both are lost together");
+        }
         let path = dispatch.disks[index].path.clone();
-        dispatch.ledger().note(Event::now("same_device", Some(path), text.to_owned()));
+        dispatch.ledger().note(Event::now("same_device", Some(path), text));
     }
 }
 
@@ -408,17 +425,21 @@ impl Dispatch {
     fn watch_space(&self, bytes: u64) {
         let chunk = self.chunk_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes);
         let candidates: Vec<Candidate> = self.disks.iter().map(|disk| disk.state().candidate()).collect();
-        let (mut room, mut fits, mut any, mut works) = (0u64, false, false, false);
+        let (mut rooms, mut fits, mut any, mut works) = (Vec::new(), false, false, false);
         for disk in &self.disks {
             let state = disk.state();
             if state.is_usable() {
                 works = true;
                 fits |= state.free >= bytes && !state.short;
                 any |= state.free >= bytes;
-                room = room.saturating_add(state.free - state.free % chunk.max(1));
+                rooms.push(state.free - state.free % chunk.max(1));
             }
             works |= state.health == DiskState::Full;
         }
+        let room = match self.copies {
+            1 => rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(*room)),
+            copies => redundancy::room(&rooms, redundancy::possible(&rooms, copies)),
+        };
         let submitted = self.ledger().submitted_bytes();
         let alarm = {
             let mut space = lock(&self.space);

@@ -492,6 +492,7 @@ fn scan(disk: &Path, all: &[(u32, u16)], first: usize, each: usize) {
         started: "2026-01-01T00:00:00Z".into(),
         pid: 1,
         memory: None,
+        copies: 1,
         metadata: serde_json::Value::Null,
     };
     let format = serde_json::json!(

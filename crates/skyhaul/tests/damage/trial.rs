@@ -42,6 +42,7 @@ pub(super) fn session(disks: &[PathBuf], disk: usize, number: u64) -> Record {
         started: "2026-01-01T00:00:00Z".into(),
         pid: 1,
         memory: None,
+        copies: 1,
         metadata: serde_json::Value::Null,
     })
 }

@@ -75,9 +75,22 @@ pub struct Session {
     /// Where the chunks are still in its memory, if others may read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryFile>,
+    /// Copies of each chunk that were asked for, on different disks.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub copies: u32,
     /// Metadata of the caller.
     #[serde(default)]
     pub metadata: Value,
+}
+
+fn one() -> u32 {
+    1
+}
+
+// Serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_one(copies: &u32) -> bool {
+    *copies <= 1
 }
 
 /// A shared pool: see `skyhaul_io::memory::peek`.

@@ -17,6 +17,7 @@
 mod on_disk;
 
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, Findings, Label, State, Verdict};
+use crate::recording::copies::copies_of;
 use crate::recording::index::Tally;
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Session};
 use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};
@@ -52,6 +53,8 @@ pub(super) struct DiskContents {
     /// Two recordings have this name.
     pub(super) ambiguous: bool,
     pub(super) findings: Findings,
+    /// Disks and files that cannot be looked at: how bad that is depends on what else is here.
+    unreachable: Findings,
     /// The disk that cannot be read, and why.
     pub(super) unreadable: Option<(PathBuf, io::Error)>,
     /// Disks that did not respond.
@@ -91,7 +94,7 @@ impl DiskContents {
         let Some(found) = contents else {
             if !self.silent.contains(path) {
                 self.silent.push(path.clone());
-                self.findings.add(Verdict::Unproven, Some(path), asked::SILENT);
+                self.unreachable.add(Verdict::Unproven, Some(path), asked::SILENT);
                 self.real.insert(path.clone(), path.clone());
             }
             return;
@@ -118,6 +121,9 @@ impl DiskContents {
         self.live |= found.live;
         for one in found.findings.all {
             self.findings.add(one.verdict, one.path.as_ref(), one.text);
+        }
+        for one in found.unreachable.all {
+            self.unreachable.add(one.verdict, one.path.as_ref(), one.text);
         }
         self.unreadable = self.unreadable.take().or(found.unreadable);
         self.real.extend(found.real);
@@ -215,6 +221,24 @@ impl DiskContents {
 
     pub(super) fn sessions(&self) -> Vec<Session> {
         self.session_indexes.iter().map(|(_, _, session)| session.clone()).collect()
+    }
+
+    /// Whether every chunk that its recorder acknowledged is here, by its index and its length, although each was to have several copies:
+    /// then what cannot be reached had copies alone.
+    pub(super) fn is_covered(&self, streams: &[DatastreamEntry]) -> bool {
+        let is_here = |stream: &DatastreamEntry| {
+            let here = stream.chunks.values().filter(|chunk| chunk.is_acknowledged()).count() as u64;
+            stream.account.as_ref().is_some_and(|account| here >= account.acknowledged)
+        };
+        let copies = copies_of(self.session_indexes.iter().map(|(_, _, session)| session));
+        copies > 1 && !self.ambiguous && streams.iter().all(is_here)
+    }
+
+    /// Adds findings about what cannot be reached.
+    pub(super) fn tell_unreachable(&mut self, verdict: Verdict) {
+        for one in std::mem::take(&mut self.unreachable).all {
+            self.findings.add(verdict, one.path.as_ref(), one.text);
+        }
     }
 
     /// For each disk, whether the recorder noted that its chunks went to others. A disk is identified by its index, wherever it
@@ -343,10 +367,10 @@ impl DiskContents {
             }
         }
         for path in without {
-            self.findings.add(Verdict::Unproven, Some(&path), "this disk of the recording has no index");
+            self.unreachable.add(Verdict::Unproven, Some(&path), "this disk of the recording has no index");
         }
         for path in &missing {
-            self.findings.add(Verdict::Unproven, Some(path), "this disk of the session is absent");
+            self.unreachable.add(Verdict::Unproven, Some(path), "this disk of the session is absent");
         }
         let mut seen: BTreeMap<usize, &PathBuf> = BTreeMap::new();
         let mut twice = Vec::new();

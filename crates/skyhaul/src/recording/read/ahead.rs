@@ -175,9 +175,9 @@ impl ReadAhead {
             let about = self.about.as_ref().filter(|_| doubts);
             let loaded = self.sender.load((&path, 0), record.bytes, about);
             if loaded.seen.proves(record).is_ok() {
+                let is_copy = self.recording.copies() > 1 && search.is_copy(record, &path);
                 self.may_lack(entry, record, &loaded.seen, behind)?;
-                let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
-                self.note(&path, text);
+                self.note_elsewhere(entry.number, (&path, is_copy), &why);
                 return self.proven(entry, (&path, 0), loaded, None, behind);
             }
             search.learn(&path, loaded.seen.crc32c);
@@ -213,6 +213,16 @@ impl ReadAhead {
         let gap = Gap::new(&self.name, entry.number..entry.number + 1, Lack::HeadersOnly, why);
         let (from, to) = (record.meta.first_time, record.meta.last_time);
         self.gap(Gap { from, to, bytes: Some(record.bytes), instead: Instead::AsItIs, ..gap }, behind)
+    }
+
+    /// A chunk was read from another file than its own: from a copy of it, or from where somebody put it.
+    fn note_elsewhere(&self, number: u32, (path, is_copy): (&Path, bool), why: &str) {
+        let mut found = "found here, not in its own file";
+        if is_copy {
+            self.sender.account.count_other_copy();
+            found = "read from this copy, not from the first one";
+        }
+        self.note(path, format!("chunk {number} was {found} ({why})"));
     }
 
     fn note(&self, path: &Path, text: String) {

@@ -182,7 +182,10 @@ impl OpenPiece {
     }
 
     fn in_parts(parts: &Arc<Parts>) -> io::Result<Self> {
-        let file = open_regular(parts.path())?;
+        let file = match open_regular(parts.path()) {
+            Ok(file) => file,
+            Err(error) => open_regular(parts.seek().ok_or(error)?)?,
+        };
         Ok(Self { parts: Some(Arc::clone(parts)), ..Self::new(file, 0, parts.bytes()) })
     }
 
@@ -290,6 +293,12 @@ impl Parts {
         self.elsewhere.get()?.as_deref()
     }
 
+    /// The same; it is sought now, if it was not yet.
+    fn seek(&self) -> Option<&Path> {
+        let find = || self.ground.prover()?.find_elsewhere(&self.entry);
+        self.elsewhere.get_or_init(find).as_deref()
+    }
+
     /// Bytes of the chunk, as recorded.
     pub(super) fn bytes(&self) -> u64 {
         self.entry.record.as_ref().map_or(0, |record| record.bytes)
@@ -342,11 +351,11 @@ impl Parts {
             Ok(crc) if self.sums.get(part) == Some(&crc) => return true,
             _ => {}
         }
-        let found = self.elsewhere.get_or_init(|| self.ground.prover()?.find_elsewhere(&self.entry));
-        if found.is_none() {
+        let is_found = self.seek().is_some();
+        if !is_found {
             self.note(part);
         }
-        found.is_some()
+        is_found
     }
 
     /// The gap of the chunk grows by a part.

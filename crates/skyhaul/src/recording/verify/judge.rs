@@ -6,6 +6,7 @@ use crate::recording::Event;
 use crate::recording::contents::{
     CUT, ChunkEntry, DatastreamEntry, Findings, Gap, Lack, State, Time, Verdict,
 };
+use crate::recording::copies::CopyCounts;
 use crate::recording::holes::Found;
 use crate::recording::index::record::Datastream;
 use crate::recording::open::Recording;
@@ -15,7 +16,7 @@ use crate::recording::verify::count::{Count, Proof, Times};
 use crate::recording::verify::file::Seen;
 use crate::recording::verify::repair::Search;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// One datastream's account.
@@ -39,6 +40,9 @@ pub struct DatastreamCheck {
     pub gaps: Vec<(u32, u32)>,
     /// Numbers that are on more than one disk.
     pub copies: u64,
+    /// Copies of its verified chunks, if more than one of each was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redundancy: Option<CopyCounts>,
     /// Units in all chunks, missing ones included.
     pub units: u64,
     /// Units that never arrived, by the index.
@@ -144,6 +148,12 @@ pub(super) struct StreamCheck<'a> {
     pub(super) times: Option<Times>,
     /// Consecutive chunks with the same finding.
     pub(super) unknown: Option<Unknown>,
+    /// Further entries of each number.
+    pub(super) copies: BTreeMap<u32, Vec<&'a ChunkEntry>>,
+    /// Bytes of the verified chunks.
+    pub(super) proven_bytes: u64,
+    /// Chunks with fewer copies than were asked for.
+    pub(super) short: BTreeSet<u32>,
 }
 
 /// Chunks without a record.
@@ -170,6 +180,7 @@ impl StreamCheck<'_> {
         for copy in &self.stream.copies {
             self.copy(copy);
         }
+        self.tell_fewer_copies();
         for path in &self.stream.partial {
             let text = "it was being written when the recorder died (safe to remove)";
             let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
@@ -350,8 +361,10 @@ impl StreamCheck<'_> {
                 match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
                     Some(other) => {
                         self.sum.proven += 1;
+                        let is_copy = self.sum.redundancy.is_some() && self.search.is_copy(record, &other);
+                        let verdict = if is_copy { Verdict::FewerCopies } else { Verdict::Damaged };
                         let text = format!("{why}; the recorded data are in {}", other.display());
-                        self.findings.add(Verdict::Damaged, path, text);
+                        self.findings.add(verdict, path, text);
                     }
                     None => {
                         self.sum.damaged.push(chunk.number);
@@ -359,6 +372,10 @@ impl StreamCheck<'_> {
                     }
                 }
             }
+        }
+        if self.sum.proven > proven {
+            self.proven_bytes = self.proven_bytes.saturating_add(record.bytes);
+            self.count_copies(chunk);
         }
         if missing > 0 {
             let text = format!("{missing} of {} units never arrived", record.meta.units);
@@ -386,65 +403,5 @@ impl StreamCheck<'_> {
         };
         self.sum.time_breaks += 1;
         self.findings.add(Verdict::Holes, Some(&chunk.path), text);
-    }
-
-    /// Judge a further file or record of a number.
-    fn copy(&mut self, copy: &ChunkEntry) {
-        self.sum.copies += 1;
-        let number = copy.number;
-        let counted = self.stream.chunks.get(&number);
-        let promised = counted.and_then(|chunk| chunk.record.as_ref());
-        let differs = copy
-            .record
-            .as_ref()
-            .zip(promised)
-            .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
-        let seen = self.seen.get(&copy.place());
-        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
-            (Some(record), _) => {
-                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
-            }
-            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
-            (None, None) => false,
-        };
-        // What the recorder could not finish on a disk it wrote again, whole, on another.
-        let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
-        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
-        let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
-        let (verdict, text) = match (copy.bytes, same) {
-            _ if differs => (
-                Verdict::Damaged,
-                format!("the index of another disk contradicts this one about chunk {number}"),
-            ),
-            (None, _) => {
-                (Verdict::Whole, "recorded again on another disk, because this one failed".to_owned())
-            }
-            (Some(_), true) if copy.record.is_some() => {
-                (Verdict::Holes, format!("chunk {number} is also on another disk: both were acknowledged"))
-            }
-            (Some(_), true) if gave_up => (
-                Verdict::Holes,
-                format!(
-                    "a copy of chunk {number}, written before its disk failed or hung: the chunk is safe on another disk"
-                ),
-            ),
-            (Some(_), true) => (
-                Verdict::Unproven,
-                format!(
-                    "a copy of chunk {number}, which is on another disk: concatenation by name would read it twice"
-                ),
-            ),
-            (Some(_), false) if gave_up && proven && copy.record.is_none() => (
-                Verdict::Holes,
-                format!(
-                    "remains of chunk {number} from before its disk failed or hung: not used, the chunk is safe on another disk"
-                ),
-            ),
-            (Some(_), false) => (
-                Verdict::Unproven,
-                format!("it has the number of chunk {number}, but other contents: it is not used"),
-            ),
-        };
-        self.findings.add(verdict, Some(&copy.path), text);
     }
 }

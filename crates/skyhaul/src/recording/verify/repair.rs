@@ -368,6 +368,8 @@ impl Prover {
 pub(in crate::recording) struct Search {
     /// Candidate files, by length.
     files: HashMap<u64, Vec<PathBuf>>,
+    /// Files of the same datastream and number, which are tried first: copies of a chunk.
+    twins: HashMap<(u32, u32), Vec<PathBuf>>,
     known: HashMap<PathBuf, u32>,
 }
 
@@ -382,8 +384,19 @@ impl Search {
                     add(bytes, &chunk.path);
                 }
             }
+            let copies = stream.copies.iter().filter(|copy| copy.bytes.is_some());
+            for copy in copies.filter_map(|copy| Some((copy.record.as_ref()?, copy))) {
+                let (of, copy) = ((copy.0.datastream, copy.0.number), copy.1);
+                search.twins.entry(of).or_default().push(copy.path.clone());
+            }
         }
         search
+    }
+
+    /// Whether a file is another copy of a chunk, by an index.
+    pub(in crate::recording) fn is_copy(&self, record: &ChunkRecord, path: &Path) -> bool {
+        let twins = self.twins.get(&(record.datastream, record.number));
+        twins.is_some_and(|twins| twins.iter().any(|twin| twin == path))
     }
 
     /// Its checksum is known already.
@@ -398,6 +411,15 @@ impl Search {
         about: Option<&Datastream>,
         but: Option<&Path>,
     ) -> Option<PathBuf> {
+        let twins = self.twins.get(&(record.datastream, record.number)).into_iter().flatten();
+        for path in twins.filter(|path| Some(path.as_path()) != but) {
+            let known = self.known.get(path).copied();
+            let Some(crc) = known.or_else(|| checksum(path, record.bytes).ok()) else { continue };
+            self.known.insert(path.clone(), crc);
+            if crc == record.crc32c {
+                return Some(path.clone());
+            }
+        }
         let files = self.files.get(&record.bytes)?;
         let frames = about.and_then(|about| FramesOf::datastream(about, false));
         let unit = about.map_or(0, |about| about.info.unit_bytes as usize);

@@ -19,6 +19,7 @@
 //! through the space that they use.
 
 use crate::ledger::{Discard, FrameLedger};
+use crate::recording::copies::{CopyCounts, MAX_NUMBERS};
 use crate::recording::index::record::ChunkCounts;
 use crate::recording::report::{DatastreamReport, Event, SpaceReport};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,14 +27,36 @@ use std::time::Duration;
 
 /// Events that are kept; more are counted only.
 const MAX_EVENTS: usize = 1000;
-/// Numbers of lost chunks that are kept for each datastream; more are counted only.
-const MAX_NUMBERS: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct Account {
     report: DatastreamReport,
     pending: BTreeMap<u32, ChunkCounts>,
     losses: BTreeMap<Discard, Losses>,
+    /// Chunks that do not have all their copies yet, where more than one was asked for.
+    copying: BTreeMap<u32, Copying>,
+}
+
+/// A chunk of which copies wait or are being written.
+#[derive(Clone, Copy, Debug)]
+struct Copying {
+    bytes: u64,
+    /// Copies that wait or are being written.
+    under_way: u32,
+    durable: u32,
+}
+
+/// What became of a chunk when one of its copies was written or given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyStep {
+    /// Other copies are under way.
+    UnderWay,
+    /// It has all copies.
+    All,
+    /// It is safe, with fewer copies than were asked for.
+    Fewer,
+    /// No disk has it.
+    None,
 }
 
 /// Chunks of a datastream that were given up for one reason: one event, which grows.
@@ -65,14 +88,25 @@ pub(super) struct Ledger {
     accounts: Vec<Account>,
     events: Vec<Event>,
     events_dropped: u64,
+    /// Copies of each chunk that were asked for.
+    copies: u32,
+    /// No copy is waited for any more.
+    are_copies_over: bool,
 }
 
 impl Ledger {
+    /// One of chunks with so many copies each.
+    pub(super) fn new(copies: u32) -> Ledger {
+        Ledger { copies, ..Ledger::default() }
+    }
+
     /// A new datastream, whose frames come in so many packets; its number.
     pub(super) fn open(&mut self, name: String, sender: Option<String>, packets_per_frame: u32) -> u32 {
         let datastream = self.accounts.len() as u32;
         let ledger = FrameLedger { packets_per_frame, ..FrameLedger::default() };
-        let report = DatastreamReport { datastream, name, sender, ledger, ..DatastreamReport::default() };
+        let redundancy = CopyCounts::of(self.copies);
+        let report =
+            DatastreamReport { datastream, name, sender, ledger, redundancy, ..DatastreamReport::default() };
         self.accounts.push(Account { report, ..Account::default() });
         datastream
     }
@@ -102,7 +136,84 @@ impl Ledger {
         account.count(&given);
         account.report.ledger.pending += given.received();
         account.pending.insert(number, given);
+        if account.report.redundancy.is_some() {
+            account.copying.insert(number, Copying { bytes: given.bytes, under_way: 1, durable: 0 });
+        }
         true
+    }
+
+    /// So many more copies of a chunk are under way.
+    pub(super) fn expect_copies(&mut self, datastream: u32, number: u32, more: u32) {
+        let account = self.accounts.get_mut(datastream as usize);
+        if let Some(copying) = account.and_then(|account| account.copying.get_mut(&number)) {
+            copying.under_way = copying.under_way.saturating_add(more);
+        }
+    }
+
+    /// A copy of a chunk of `bytes` is durable. The first one makes the chunk safe.
+    pub(super) fn copy_written(&mut self, datastream: u32, number: u32, bytes: u64) -> CopyStep {
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return CopyStep::UnderWay };
+        if let Some(counts) = &mut account.report.redundancy {
+            counts.copies += 1;
+            counts.copy_bytes += bytes;
+        }
+        let Some(copying) = account.copying.get_mut(&number) else { return CopyStep::UnderWay };
+        copying.under_way = copying.under_way.saturating_sub(1);
+        copying.durable += 1;
+        let is_first = copying.durable == 1;
+        if is_first {
+            self.acknowledge(datastream, number);
+        }
+        self.step(datastream, number)
+    }
+
+    /// No disk takes a copy of a chunk. If it has none, [`lose`](Self::lose) is to follow.
+    pub(super) fn copy_given_up(&mut self, datastream: u32, number: u32) -> CopyStep {
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return CopyStep::UnderWay };
+        let Some(copying) = account.copying.get_mut(&number) else { return CopyStep::UnderWay };
+        copying.under_way = copying.under_way.saturating_sub(1);
+        self.step(datastream, number)
+    }
+
+    /// Whether a chunk has its copies, or none of them is under way any more: then it is counted, once.
+    fn step(&mut self, datastream: u32, number: u32) -> CopyStep {
+        let (wanted, is_over) = (self.copies, self.are_copies_over);
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return CopyStep::UnderWay };
+        let Some(&Copying { bytes, under_way, durable }) = account.copying.get(&number) else {
+            return CopyStep::UnderWay;
+        };
+        let is_awaited = durable < wanted && under_way > 0;
+        if is_awaited && !(is_over && durable > 0) {
+            return CopyStep::UnderWay;
+        }
+        account.copying.remove(&number);
+        if durable == 0 {
+            return CopyStep::None;
+        }
+        account.report.redundancy.iter_mut().for_each(|counts| counts.count(number, bytes, durable));
+        if durable < wanted { CopyStep::Fewer } else { CopyStep::All }
+    }
+
+    /// Copies that are still under way are not waited for. Returns how many safe chunks have fewer because of that.
+    pub(super) fn end_copies(&mut self) -> u64 {
+        self.are_copies_over = true;
+        let mut ended = 0;
+        for datastream in 0..self.accounts.len() {
+            let copying = self.accounts[datastream].copying.iter();
+            let safe: Vec<u32> = copying.filter(|(_, c)| c.durable > 0).map(|(&number, _)| number).collect();
+            for number in safe {
+                ended += u64::from(self.step(datastream as u32, number) == CopyStep::Fewer);
+            }
+        }
+        ended
+    }
+
+    /// A copy of a durable chunk of `bytes` is not on its disk any more, and the chunk has fewer than were asked for. Returns whether it had
+    /// all of them before.
+    pub(super) fn miss_copy(&mut self, datastream: u32, number: u32, bytes: u64) -> bool {
+        let account = self.accounts.get_mut(datastream as usize);
+        let counts = account.and_then(|account| account.report.redundancy.as_mut());
+        counts.is_some_and(|counts| counts.demote(number, bytes))
     }
 
     /// So many frames were lost before chunks that were given, beyond what their gaps count; and whether there may be still more.
@@ -138,6 +249,7 @@ impl Ledger {
     pub(super) fn lose(&mut self, datastream: u32, number: u32, why: Discard) -> Option<ChunkCounts> {
         let account = self.accounts.get_mut(datastream as usize)?;
         let given = account.pending.remove(&number)?;
+        account.copying.remove(&number);
         account.report.lost += 1;
         account.report.lost_bytes += given.bytes;
         account.report.ledger.pending -= given.received();
@@ -191,8 +303,13 @@ impl Ledger {
         }
     }
 
-    /// Whether every chunk's fate is known.
+    /// Whether every chunk's fate is known, and that of each of its copies.
     pub(super) fn is_settled(&self) -> bool {
+        self.accounts.iter().all(|account| account.pending.is_empty() && account.copying.is_empty())
+    }
+
+    /// Whether every chunk is durable or lost, with however many copies.
+    pub(super) fn are_safe(&self) -> bool {
         self.accounts.iter().all(|account| account.pending.is_empty())
     }
 
@@ -200,6 +317,7 @@ impl Ledger {
     pub(super) fn reports(&self) -> Vec<DatastreamReport> {
         let report = |account: &Account| DatastreamReport {
             unacknowledged: account.pending.keys().copied().collect(),
+            redundancy: account.copies(),
             ..account.report.clone()
         };
         self.accounts.iter().map(report).collect()
@@ -224,6 +342,11 @@ impl Ledger {
         self.accounts.iter().map(|account| account.report.lost_bytes).sum()
     }
 
+    /// Bytes that are durable on at least one disk so far.
+    pub(super) fn acknowledged_bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.report.acknowledged_bytes).sum()
+    }
+
     /// Bytes given so far, over all datastreams.
     pub(super) fn submitted_bytes(&self) -> u64 {
         self.accounts.iter().map(|account| account.report.submitted_bytes).sum()
@@ -231,6 +354,16 @@ impl Ledger {
 }
 
 impl Account {
+    /// The copies of its chunks as they are now.
+    fn copies(&self) -> Option<CopyCounts> {
+        let mut counts = self.report.redundancy.clone()?;
+        for copying in self.copying.values().filter(|copying| copying.durable > 0) {
+            counts.chunks_being_copied += 1;
+            counts.bytes_being_copied += copying.bytes;
+        }
+        Some(counts)
+    }
+
     /// A chunk was given.
     fn count(&mut self, given: &ChunkCounts) {
         let report = &mut self.report;

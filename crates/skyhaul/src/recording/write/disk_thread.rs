@@ -13,6 +13,7 @@ pub(super) mod commit;
 use crate::recording::contents;
 use crate::recording::index::record::{Checksums, PART_BYTES};
 use crate::recording::report::DiskState;
+use crate::recording::write::copies::Copies;
 use crate::recording::write::dispatch::{Dispatch, TICK};
 use crate::recording::write::options::Chunk;
 use crate::recording::write::queue::{ASSUMED_SECONDS_PER_BYTE, InFlight, Ready, SharedDisk, Work};
@@ -169,6 +170,7 @@ impl DiskThread {
     }
 
     fn begin(&mut self, work: Work) {
+        let is_fresh = matches!(work, Work::Fresh(_));
         let ready = match work {
             Work::Fresh(chunk) => {
                 self.shared().state().preparing = Some((chunk.datastream.0, chunk.number));
@@ -187,6 +189,9 @@ impl DiskThread {
         state.preparing = None;
         drop(state);
         self.jobs.insert(token, ready.clone());
+        if is_fresh {
+            self.dispatch.give_copies(&ready);
+        }
         if let Err(error) = self.start(token, &ready) {
             self.spoil(token, &error);
             return;
@@ -240,6 +245,7 @@ impl DiskThread {
             meta,
             checksums: OnceLock::new(),
             settled: AtomicBool::new(false),
+            copies: (self.dispatch.copies > 1).then(|| Copies::on(self.index)),
             avoid: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
         }
@@ -286,7 +292,9 @@ impl DiskThread {
         let Some(ready) = self.forget(token) else { return };
         ready.avoid.fetch_or(1 << (self.index % 64), Ordering::Relaxed);
         self.trouble(error);
-        self.dispatch.give_again(Work::Again(ready));
+        let work = Work::Again(ready);
+        work.leave(self.index);
+        self.dispatch.give_again(work);
     }
 
     /// Judge the disk by an error.

@@ -8,6 +8,7 @@ use crate::ledger::Discard;
 use crate::recording::index::record::{LostChunk, Record};
 use crate::recording::report::{DiskState, DiskStatus, Event};
 use crate::recording::write::account::{Ledger, Space};
+use crate::recording::write::copies::CopyAlarm;
 use crate::recording::write::options::{SyncPolicy, WriterOptions};
 use crate::recording::write::queue;
 use crate::recording::write::queue::{Candidate, Looked, Note, Ready, SharedDisk, Work};
@@ -33,6 +34,9 @@ pub(super) struct Dispatch {
     pub(super) sync: SyncPolicy,
     pub(super) reserve: u64,
     pub(super) stall: Duration,
+    /// Copies of each chunk that were asked for.
+    pub(super) copies: u32,
+    pub(super) copy_alarm: Mutex<CopyAlarm>,
     /// Time left at which the operator is warned that the disks fill up.
     pub(super) space_alarm: Duration,
     pub(super) space: Mutex<Space>,
@@ -54,12 +58,14 @@ impl Dispatch {
     pub(super) fn new(disks: Vec<SharedDisk>, session: u64, options: &WriterOptions) -> Dispatch {
         Dispatch {
             disks,
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger::new(options.copies)),
             settled: Condvar::new(),
             session,
             sync: options.sync,
             reserve: options.reserve_bytes,
             stall: options.stall,
+            copies: options.copies,
+            copy_alarm: Mutex::default(),
             space_alarm: options.space_alarm,
             space: Mutex::default(),
             begun: Instant::now(),
@@ -110,6 +116,11 @@ impl Dispatch {
         self.disks[index].show_demand(u8::try_from(used).unwrap_or(100));
     }
 
+    /// Free blocks of the memory, and all of them.
+    pub(super) fn memory(&self) -> Option<(usize, usize)> {
+        self.pool.as_ref().map(|pool| (pool.free(), pool.blocks()))
+    }
+
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }
@@ -123,14 +134,23 @@ impl Dispatch {
         for (disk, candidate) in candidates.iter_mut().enumerate() {
             candidate.usable &= !work.avoids(disk);
         }
+        let is_further = work.is_further();
+        if is_further {
+            candidates.iter_mut().for_each(|candidate| candidate.usable &= !candidate.stalled);
+        }
         self.mark_short(&candidates, work.bytes());
         let Some(index) = queue::choose(&candidates, work.bytes()) else { return Err(work) };
         let disk = &self.disks[index];
+        if !work.take(index) {
+            // Another copy of the chunk came there in between.
+            return self.give(work, attempt + 1);
+        }
         {
             let mut state = disk.state();
-            if !state.is_usable() {
+            if !state.is_usable() || is_further && state.health == DiskState::Stalled {
                 // It broke in between: choose again.
                 drop(state);
+                work.leave(index);
                 return self.give(work, attempt + 1);
             }
             let bytes = work.bytes();
@@ -156,6 +176,9 @@ impl Dispatch {
             Work::Fresh(_) => 0,
         };
         if let Err(work) = self.give(work, attempt) {
+            if matches!(&work, Work::Again(ready) if ready.copies.is_some()) {
+                return self.give_copy_up(&work);
+            }
             let (datastream, number) = match &work {
                 Work::Fresh(chunk) => (chunk.datastream.0, chunk.number),
                 Work::Again(ready) => (ready.datastream, ready.number),
@@ -177,11 +200,12 @@ impl Dispatch {
             let idle = state.health != DiskState::Active;
             if !(late || idle)
                 || mine.free < bytes
-                || state.work.back().is_some_and(|work| work.avoids(thief))
+                || state.work.back().is_some_and(|work| work.avoids(thief) || !work.take(thief))
             {
                 continue;
             }
             let work = state.pop_back();
+            work.iter().for_each(|work| work.leave(index));
             state.given = state.given.saturating_sub(bytes);
             state.free += bytes;
             drop(state);
@@ -195,10 +219,19 @@ impl Dispatch {
     }
 
     pub(super) fn acknowledge(&self, ready: &Ready) -> bool {
+        if let Some(copies) = &ready.copies {
+            self.acknowledge_copy(ready, copies);
+            return true;
+        }
         ready.settled.store(true, Ordering::Release);
         let first = self.ledger().acknowledge(ready.datastream, ready.number);
         self.settled.notify_all();
         first
+    }
+
+    /// Those who wait for the fate of all chunks look again.
+    pub(super) fn note_settled(&self) {
+        self.settled.notify_all();
     }
 
     /// Count a chunk as lost, and record that on every working disk.
@@ -251,8 +284,14 @@ impl Dispatch {
             let kind = if health == DiskState::Full { "disk_full" } else { "disk_failed" };
             self.event(Event::now(kind, Some(disk.path.clone()), error.to_owned()), Some(index));
         }
-        waiting.into_iter().for_each(|work| self.give_again(work));
+        waiting.into_iter().for_each(|work| self.move_from(index, work));
         first
+    }
+
+    /// What waited for a disk goes to others.
+    fn move_from(&self, index: usize, work: Work) {
+        work.leave(index);
+        self.give_again(work);
     }
 
     /// A disk's thread panicked: its chunks go to other disks. The one being prepared is lost.
@@ -267,7 +306,7 @@ impl Dispatch {
         }
         for ready in flying.into_values().map(|flying| flying.ready) {
             ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
-            self.give_again(Work::Again(ready));
+            self.move_from(index, Work::Again(ready));
         }
     }
 
@@ -292,11 +331,14 @@ impl Dispatch {
             }
             state.health = DiskState::Stalled;
             let mut work = state.drain();
+            // A copy that waits is moved; one that is being written stays, and another one is written beside it.
+            let copies: Vec<Work> = work.extract_if(.., |work| work.is_on(index)).collect();
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
             self.show_demand(index);
             let text = format!("a write has not finished within {:.1} s", silence.as_secs_f64());
             self.event(Event::now("disk_stalled", Some(disk.path.clone()), text), Some(index));
+            copies.into_iter().for_each(|work| self.move_from(index, work));
             work.into_iter().for_each(|work| self.hedge(work));
         }
     }
@@ -348,8 +390,14 @@ impl Dispatch {
         match work {
             Work::Fresh(_) => self.give_again(work),
             Work::Again(ready) if !ready.settled.load(Ordering::Acquire) => {
-                if self.give(Work::Again(ready.clone()), 0).is_ok() {
-                    self.ledger().rewrite(ready.datastream);
+                // Before it is given: it may be written before it is counted.
+                if ready.copies.is_some() {
+                    self.ledger().expect_copies(ready.datastream, ready.number, 1);
+                }
+                match self.give(Work::Again(ready.clone()), 0) {
+                    Ok(()) => self.ledger().rewrite(ready.datastream),
+                    Err(work) if ready.copies.is_some() => self.give_copy_up(&work),
+                    Err(_) => {}
                 }
             }
             Work::Again(_) => {}
@@ -365,14 +413,20 @@ impl Dispatch {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Wait until every chunk's fate is known, at most until `end`.
-    pub(super) fn wait_settled(&self, end: Instant) {
+    /// Wait until every chunk's fate is known, at most until `end`. For further copies on a disk that hangs, `hanging` is enough.
+    pub(super) fn wait_settled(&self, end: Instant, hanging: Duration) {
+        let soon = Instant::now() + hanging;
         let mut ledger = self.ledger();
         while !ledger.is_settled() {
+            let are_safe = ledger.are_safe();
+            drop(ledger);
+            let hangs = |disk: &SharedDisk| disk.state().health == DiskState::Stalled;
+            let end = if are_safe && self.disks.iter().any(hangs) { end.min(soon) } else { end };
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
+            ledger = self.ledger();
             let at_most = left.min(Duration::from_millis(100));
             ledger = wait_while(&self.settled, ledger, at_most, |ledger| !ledger.is_settled());
         }

@@ -15,6 +15,7 @@
 use crate::panics::reason;
 use crate::recording::asked;
 use crate::recording::contents::Label;
+use crate::recording::copies::MAX_COPIES;
 use crate::recording::report::DiskState;
 use crate::recording::write::disk_thread::DiskThread;
 use crate::recording::write::dispatch::Dispatch;
@@ -51,6 +52,10 @@ impl WriterOptions {
         if self.disks.is_empty() {
             return Err(WriterError::NoDisk);
         }
+        let (copies, disks) = (self.copies, self.disks.len());
+        if !(1..=MAX_COPIES).contains(&copies) || disks < copies as usize {
+            return Err(WriterError::Copies { copies, disks });
+        }
         let (opening, looked) = Opening::look(self)?;
         if let Some((index, first)) = twice(&looked) {
             return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
@@ -59,19 +64,29 @@ impl WriterOptions {
         Ok((opening, looked))
     }
 
-    /// Whether any disk that responds has room for a chunk beside its index, for which space is allocated in advance.
+    /// Whether any disk that responds has room for a chunk beside its index, for which space is allocated in advance; where all disks are
+    /// needed, as many as there are to be copies.
     fn check_space(&self, looked: &[Option<Looked>]) -> Result<(), WriterError> {
         let needed = self.chunk_bytes().max(1).saturating_add(Log::AHEAD_BYTES);
-        let mut disks = Vec::new();
+        let wanted = if self.needs_all { self.copies as usize } else { 1 };
+        let (mut disks, mut usable) = (Vec::new(), 0);
         for (path, found) in self.disks.iter().zip(looked) {
             let Some(Looked { free, .. }) = *found else {
                 disks.push(format!("{} does not respond", path.display()));
                 continue;
             };
             if free.saturating_sub(self.reserve_bytes) >= needed {
-                return Ok(());
+                usable += 1;
+                if usable == wanted {
+                    return Ok(());
+                }
+                continue;
             }
             disks.push(format!("{} has {} free", path.display(), megabytes(free)));
+        }
+        if usable > 0 {
+            let (copies, given, disks) = (self.copies, self.disks.len(), disks.join(", "));
+            return Err(WriterError::FewUsable { copies, usable, given, disks });
         }
         Err(WriterError::Full { disks: disks.join(", "), chunk: needed, reserve: self.reserve_bytes })
     }

@@ -4,6 +4,7 @@
 //! again when the chunk is durable.
 
 use crate::recording::contents::LabelError;
+use crate::recording::copies::MAX_COPIES;
 use crate::recording::index::record::ChunkMeta;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
@@ -58,6 +59,8 @@ pub struct WriterOptions {
     pub reserve_bytes: u64,
     /// Warn the operator when the disks will be full within this time, and again at a tenth of it.
     pub space_alarm: Duration,
+    /// Copies of each chunk, on as many different disks; 1 to [`MAX_COPIES`](crate::recording::MAX_COPIES).
+    pub copies: u32,
     /// A chunk whose write takes longer is given to another disk.
     pub stall: Duration,
     /// A disk that cannot be recorded to is a reason not to begin. Otherwise the scan begins on the others. One that does not respond
@@ -85,6 +88,7 @@ impl WriterOptions {
             metadata: Value::Null,
             reserve_bytes: 64 << 20,
             space_alarm: Duration::from_secs(600),
+            copies: 1,
             stall: Duration::from_secs(5),
             needs_all: true,
             pool: None,
@@ -110,6 +114,20 @@ pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
+fn copies_refused(copies: u32, disks: usize) -> String {
+    if !(1..=MAX_COPIES).contains(&copies) {
+        return format!(
+            "{copies} copies of each chunk{}",
+            Hint(format_args!("1 to {MAX_COPIES} are possible"))
+        );
+    }
+    let given = if disks == 1 { "1 is".to_owned() } else { format!("{disks} are") };
+    format!(
+        "{copies} copies of each chunk need {copies} disks, and {given} given{}",
+        Hint("name more with --disk, or ask for fewer --copies")
+    )
+}
+
 /// Why a recording cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum WriterError {
@@ -119,6 +137,28 @@ pub enum WriterError {
     /// There is no disk to write to.
     #[error("no disk to record to{}", Hint("name one with --disk"))]
     NoDisk,
+    /// More copies are asked for than there are disks, or none, or too many.
+    #[error("{}", copies_refused(*copies, *disks))]
+    Copies {
+        /// Copies of each chunk.
+        copies: u32,
+        /// Disks that are given.
+        disks: usize,
+    },
+    /// More copies are asked for than disks respond and have room for a chunk.
+    #[error(
+        "{copies} copies of each chunk need {copies} disks that respond and have room, and {usable} of {} are: {disks}{}", .given,
+        Hint("free space, add a --disk, or ask for fewer --copies"))]
+    FewUsable {
+        /// Copies of each chunk.
+        copies: u32,
+        /// Disks that can take a chunk.
+        usable: usize,
+        /// Disks that are given.
+        given: usize,
+        /// What is wrong with the others.
+        disks: String,
+    },
     /// The label is taken (and, with [`Existing::Letter`], also with every letter).
     #[error("scan {0} exists{hint}", hint = Hint("choose another name, or remove the old scan"))]
     Exists(String),

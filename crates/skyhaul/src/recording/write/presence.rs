@@ -15,6 +15,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crate::recording::contents;
+use crate::recording::copies::number_words;
 use crate::recording::index::IndexReader;
 use crate::recording::index::record::{ChunkRecord, Record};
 use crate::recording::report::Event;
@@ -35,12 +36,16 @@ struct Place {
 #[derive(Debug, Default)]
 struct Gone {
     chunks: BTreeMap<(u32, u32), (usize, u64)>,
+    /// Chunks that are on fewer disks than there were to be copies, and on at least one: with a disk that does not have it any more.
+    copies: BTreeMap<(u32, u32), usize>,
+    /// Bytes of all of these.
+    bytes: BTreeMap<(u32, u32), u64>,
     /// Disks that could not be read, and why.
     blind: Vec<(usize, String)>,
 }
 
-/// Look for every acknowledged chunk, at most until `end`. `names` are those of the datastreams.
-fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
+/// Look for every acknowledged chunk, at most until `end`. `names` are those of the datastreams; each chunk was to have so many `copies`.
+fn look(places: &[Place], names: &Arc<Vec<String>>, copies: u32, end: Instant) -> Gone {
     let (tell, told) = channel();
     for (disk, place) in places.iter().cloned().enumerate() {
         let (tell, names) = (tell.clone(), Arc::clone(names));
@@ -73,10 +78,14 @@ fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
         let Some(name) = names.get(chunk.datastream as usize) else { continue };
         // A chunk that two disks acknowledged is safe while one of them has it.
         let elsewhere = (0..places.len()).filter(|&other| other != disk && answered[other]);
-        let safe = elsewhere.clone().any(|other| is_there(&places[other].path, name, &chunk));
-        if !safe {
-            gone.chunks.insert((chunk.datastream, chunk.number), (disk, chunk.meta.received_units()));
+        let there = elsewhere.filter(|&other| is_there(&places[other].path, name, &chunk));
+        let (there, key) = (there.take(copies as usize).count(), (chunk.datastream, chunk.number));
+        if there == 0 {
+            gone.chunks.insert(key, (disk, chunk.meta.received_units()));
+        } else if there < copies as usize {
+            gone.copies.insert(key, disk);
         }
+        gone.bytes.insert(key, chunk.bytes);
     }
     gone
 }
@@ -104,23 +113,6 @@ fn is_there(disk: &Path, name: &str, chunk: &ChunkRecord) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == chunk.bytes)
 }
 
-/// Ranges of numbers as text: `3, 5 to 9`; at most ten of them.
-fn in_words(numbers: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let word = |&(first, last): &(u32, u32)| {
-        if first == last { first.to_string() } else { format!("{first} to {last}") }
-    };
-    let words: Vec<String> = ranges.iter().take(10).map(word).collect();
-    let more = if ranges.len() > 10 { " and more" } else { "" };
-    words.join(", ") + more
-}
-
 impl Dispatch {
     /// Look for every acknowledged chunk on its disk, at most until `end`: missing ones are counted and named.
     pub(super) fn look_for_acknowledged(&self, end: Instant) {
@@ -130,18 +122,37 @@ impl Dispatch {
             .map(|disk| Place { path: disk.path.clone(), log: disk.log().cloned() })
             .collect();
         let names: Vec<String> = self.ledger().reports().into_iter().map(|report| report.name).collect();
-        let gone = look(&places, &Arc::new(names.clone()), end);
-        let mut by_disk: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
+        let gone = look(&places, &Arc::new(names.clone()), self.copies, end);
+        let mut by_disk: BTreeMap<(usize, u32, bool), Vec<u32>> = BTreeMap::new();
         for (&(datastream, number), &(disk, received)) in &gone.chunks {
             self.ledger().miss(datastream, number, received);
-            by_disk.entry((disk, datastream)).or_default().push(number);
+            by_disk.entry((disk, datastream, false)).or_default().push(number);
         }
-        for ((disk, datastream), numbers) in by_disk {
+        let bytes = |key| gone.bytes.get(key).copied().unwrap_or_default();
+        for key in gone.chunks.keys() {
+            self.ledger().miss_copy(key.0, key.1, bytes(key));
+        }
+        for (key, &disk) in &gone.copies {
+            // One that its disk failed may have a record there.
+            if self.ledger().miss_copy(key.0, key.1, bytes(key)) {
+                by_disk.entry((disk, key.0, true)).or_default().push(key.1);
+            }
+        }
+        for ((disk, datastream, is_copy), numbers) in by_disk {
             let name = names.get(datastream as usize).map_or("", String::as_str);
-            let (count, which) = (numbers.len(), in_words(&numbers));
+            let (count, which) = (numbers.len(), number_words(&numbers));
             let disk_path = self.disks[disk].path.display();
-            let text = format!("{count} acknowledged chunks of {name} are no longer on {disk_path}: {which}");
-            self.event(Event::now("chunks_gone", Some(self.disks[disk].path.clone()), text), None);
+            let (kind, text) = match is_copy {
+                false => (
+                    "chunks_gone",
+                    format!("{count} acknowledged chunks of {name} are no longer on {disk_path}: {which}"),
+                ),
+                true => (
+                    "copies_gone",
+                    format!("{count} copies of chunks of {name} are no longer on {disk_path}: {which}"),
+                ),
+            };
+            self.event(Event::now(kind, Some(self.disks[disk].path.clone()), text), None);
         }
         for (disk, why) in gone.blind {
             let text = format!(
@@ -150,17 +161,5 @@ impl Dispatch {
             );
             self.event(Event::now("not_looked_at", Some(self.disks[disk].path.clone()), text), None);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_said_shortly() {
-        assert_eq!(in_words(&[3, 5, 6, 7, 9]), "3, 5 to 7, 9");
-        let odd: Vec<u32> = (0..40).map(|n| n * 2).collect();
-        assert!(in_words(&odd).ends_with("18 and more"));
     }
 }

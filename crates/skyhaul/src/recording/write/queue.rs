@@ -7,6 +7,7 @@
 
 use crate::recording::index::record::{Checksums, ChunkMeta};
 use crate::recording::report::{DiskState, Latency};
+use crate::recording::write::copies::Copies;
 use crate::recording::write::options::Chunk;
 use skyhaul_io::disk::{Disk, Log, Means, Place, Waker, WriteClaim};
 use skyhaul_io::lock::lock;
@@ -90,6 +91,24 @@ impl DiskQueue {
         let work = self.work.pop_back()?;
         self.waiting -= work.bytes();
         Some(work)
+    }
+
+    /// At most `most` of the works that have waited longest, among those that `is_spare`.
+    pub(super) fn shed(&mut self, is_spare: impl Fn(&Work) -> bool, most: usize) -> Vec<Work> {
+        let mut shed = Vec::new();
+        let mut at = 0;
+        while shed.len() < most && at < self.work.len() {
+            if !is_spare(&self.work[at]) {
+                at += 1;
+                continue;
+            }
+            let Some(work) = self.work.remove(at) else { break };
+            self.waiting -= work.bytes();
+            self.given = self.given.saturating_sub(work.bytes());
+            self.free += work.bytes();
+            shed.push(work);
+        }
+        shed
     }
 
     pub(super) fn drain(&mut self) -> Vec<Work> {
@@ -248,8 +267,10 @@ pub(super) struct Ready {
     pub(super) view: View,
     pub(super) meta: ChunkMeta,
     pub(super) checksums: OnceLock<Checksums>,
-    /// Acknowledged by some disk.
+    /// Acknowledged by some disk; by as many as copies were asked for, or there will be no more.
     pub(super) settled: AtomicBool,
+    /// Where its copies are, if more than one was asked for.
+    pub(super) copies: Option<Copies>,
     /// One bit for each disk (modulo 64) that failed it with an error.
     pub(super) avoid: AtomicU64,
     pub(super) attempts: AtomicU64,
@@ -273,7 +294,9 @@ impl Work {
     pub(super) fn avoids(&self, disk: usize) -> bool {
         match self {
             Work::Fresh(_) => false,
-            Work::Again(ready) => ready.avoid.load(Ordering::Relaxed) >> (disk % 64) & 1 == 1,
+            Work::Again(ready) => {
+                ready.avoid.load(Ordering::Relaxed) >> (disk % 64) & 1 == 1 || self.is_on(disk)
+            }
         }
     }
 }

@@ -94,6 +94,7 @@ impl Scan {
             started: "2026-01-01T00:00:00Z".into(),
             pid: 1,
             memory: None,
+            copies: 1,
             metadata: serde_json::Value::Null,
         };
         let format = serde_json::json!(

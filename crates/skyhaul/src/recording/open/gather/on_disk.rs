@@ -50,7 +50,7 @@ impl DiskContents {
 
     fn cannot_look(&mut self, path: &Path, error: &std::io::Error) {
         let text = format!("cannot be inspected: {}", skyhaul_io::address::system_text(error));
-        self.findings.add(Verdict::Unproven, Some(&path.to_owned()), text);
+        self.unreachable.add(Verdict::Unproven, Some(&path.to_owned()), text);
     }
 
     fn read_index(&mut self, disk: usize, path: PathBuf, alive: &dyn Fn()) {
