@@ -16,6 +16,7 @@ use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Size, Span};
 use skyhaul::quality::PhaseCal;
 use skyhaul::receive::Origin;
+use skyhaul::recording::MAX_COPIES;
 use skyhaul::wire::Format;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -336,6 +337,10 @@ pub(crate) struct RecordArgs {
     /// Station whose scans of the schedule are recorded, like Mh
     #[arg(long, value_name = "STATION", requires = "schedule", add = ALWAYS, help_heading = WHEN)]
     pub(crate) schedule_station: Option<String>,
+    /// Write each chunk to this many different disks: one that fails then loses nothing. The disks need that many times the rate and
+    /// space
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = up_to::<u32>(MAX_COPIES as u64, "2 is enough for one disk that fails"), add = ALWAYS, help_heading = DESTINATION)]
+    pub(crate) copies: u32,
     /// What to do if the recording already exists
     #[arg(long, value_enum, default_value_t = ExistsArg::Suffix, add = ALWAYS, help_heading = DESTINATION)]
     pub(crate) exists: ExistsArg,

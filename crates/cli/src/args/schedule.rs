@@ -1,11 +1,12 @@
 //! Arguments of `schedule`.
 
-use super::limits::{DESTINATION, GENERAL, SOURCE, some};
+use super::limits::{DESTINATION, GENERAL, SOURCE, some, up_to};
 use super::receive::data_time;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::core::observation::delivery::{DayWindow, DeliveryMoment, MAX_PRIORITY, ScheduledDelivery};
 use skyhaul::core::observation::scan::ScheduleFormat;
 use skyhaul::io::quantity::{Rate, Span};
+use skyhaul::recording::MAX_COPIES;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -159,6 +160,9 @@ pub(crate) struct ScheduleCheckArgs {
     /// Compare with the free space of this disk: a directory; may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = DESTINATION)]
     pub(crate) disk: Vec<PathBuf>,
+    /// Copies of each chunk, as of record: the disks have room and rate for that much less
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = up_to::<u32>(MAX_COPIES as u64, "as given to record"), help_heading = DESTINATION)]
+    pub(crate) copies: u32,
     /// Highest rate of samples that the station can record
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 8Gbps, or omit it"), help_heading = DESTINATION)]
     pub(crate) rate: Option<Rate>,

@@ -92,6 +92,13 @@ fn verdict(report: &CheckReport) -> String {
         Verdict::Whole | Verdict::Holes => {
             format!("COMPLETE ON DISK{so_far}{never}{}", irregular(report, "; "))
         }
+        Verdict::FewerCopies => {
+            let counts = report.datastreams.iter().filter_map(|d| d.redundancy.as_ref());
+            let fewer: u64 = counts.map(|counts| counts.chunks_with_fewer_copies).sum();
+            let chunks =
+                if fewer > 0 { format!(" of {}", print::counted(fewer, "chunk")) } else { String::new() };
+            format!("COMPLETE ON DISK{so_far}, WITH FEWER COPIES{chunks} than were asked for{never}")
+        }
         Verdict::Irregular => format!("IRREGULAR STREAM{so_far}{}{never}", irregular(report, ": ")),
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
@@ -192,6 +199,10 @@ fn frames_line(d: &DatastreamCheck) -> String {
             line.push_str(&format!(", {} {text}", n(count)));
         }
     };
+    if let Some(copies) = &d.redundancy {
+        add(copies.chunks_with_all_copies, "chunks with all copies");
+        add(copies.chunks_with_fewer_copies, "chunks with fewer copies");
+    }
     add(ledger.discarded, "received and discarded");
     add(ledger.damaged, "gone or damaged");
     add(ledger.unverified, "not verified");

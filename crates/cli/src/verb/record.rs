@@ -35,8 +35,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     Ok(if is_good(&report) { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Whether something was recorded, nothing was lost here, and the streams were regular.
+/// Whether something was recorded, nothing was lost here, the streams were regular, and every chunk has as many copies as were asked for.
 pub(crate) fn is_good(report: &RecordReport) -> bool {
+    is_sound(report) && report.recording.with_fewer_copies().0 == 0
+}
+
+/// The same, with however many copies.
+pub(crate) fn is_sound(report: &RecordReport) -> bool {
     !report.is_irregular() && report.is_whole() && report.receive.is_whole() && !report.is_empty()
 }
 
@@ -87,6 +92,7 @@ fn writer(args: &RecordArgs) -> Result<WriterOptions> {
         SyncArg::Interval => SyncPolicy::Interval(Duration::from_millis(200)),
         SyncArg::None => SyncPolicy::None,
     };
+    writer.copies = args.copies;
     writer.reserve_bytes = args.reserve.bytes();
     writer.space_alarm = args.space_alarm.duration();
     writer.engine = match args.disk_engine {
@@ -125,7 +131,9 @@ fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
 }
 
 /// Events that an operator must know of while the recording runs.
-const WARNINGS: [&str; 9] = [
+const WARNINGS: [&str; 11] = [
+    "copies_reduced",
+    "copies_restored",
     "space_low",
     "disk_full",
     "disks_full",
@@ -205,6 +213,12 @@ fn recording_summary(recording: &RecordingReport) -> String {
     let _ =
         writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));
     recording.datastreams.iter().for_each(|d| out.push_str(&datastream_line(d)));
+    let (chunks, bytes) = recording.with_fewer_copies();
+    if chunks > 0 {
+        let (chunks, bytes) = (print::counted(chunks, "chunk"), print::bytes(bytes));
+        let _ =
+            writeln!(out, "  FEWER COPIES than were asked for: {chunks} ({bytes}); nothing of them is lost");
+    }
     if recording.datastreams.iter().all(|d| d.acknowledged == 0) {
         out.push_str("  NOTHING was recorded\n");
     }
@@ -262,6 +276,10 @@ fn datastream_line(d: &DatastreamReport) -> String {
     }
     add(&mut line, ledger.pending, "still pending");
     add(&mut line, ledger.damaged, "no longer on the disks");
+    if let Some(copies) = &d.redundancy {
+        let all = print::counted(copies.chunks_with_all_copies, "chunk");
+        let _ = write!(line, ", {all} with {} copies", copies.wanted);
+    }
     if d.lost > 0 {
         let causes: Vec<String> = ledger.discarded_by.keys().map(|cause| cause.replace('_', " ")).collect();
         let _ = write!(

@@ -19,6 +19,7 @@ use served::time_of_day;
 use skyhaul::core::hint::{Hint, lines};
 use skyhaul::core::observation::check::{CheckLimits, CheckedScan, ScanProblem, check};
 use skyhaul::core::observation::scan::{ScheduledScan, StationSchedule};
+use skyhaul::core::redundancy::room;
 use skyhaul::io::disk::{device, free_bytes};
 use skyhaul::io::file::failed;
 use skyhaul::io::say::escaped_name;
@@ -47,8 +48,8 @@ fn run_check(args: &ScheduleCheckArgs) -> Result<Outcome> {
     });
     let limits = CheckLimits {
         now: Some(now()),
-        max_rate: args.rate.map(|rate| rate.bits_per_second()),
-        free_bytes: free(&args.disk)?,
+        max_rate: args.rate.map(|rate| rate.bits_per_second() / u64::from(args.copies.max(1))),
+        free_bytes: free(&args.disk, args.copies)?,
         min_gap: args.min_gap.duration().as_secs_f64().ceil() as u64,
     };
     let checked = check(&schedule.scans, &limits);
@@ -61,16 +62,22 @@ fn run_check(args: &ScheduleCheckArgs) -> Result<Outcome> {
     Ok(if report.problems == 0 { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Free bytes of all disks; directories on one file system count once.
-fn free(disks: &[PathBuf]) -> Result<Option<u64>> {
-    let (mut seen, mut total) = (BTreeSet::new(), 0u64);
+/// Bytes of data that fit on all disks with so many copies of each; directories on one file system count once.
+fn free(disks: &[PathBuf], copies: u32) -> Result<Option<u64>> {
+    let (mut seen, mut free) = (BTreeSet::new(), Vec::new());
     for disk in disks {
         let failing = |error| failed("look at", disk, &error);
         if seen.insert(device(disk).map_err(failing)?) {
-            total = total.saturating_add(free_bytes(disk).map_err(failing)?);
+            free.push(free_bytes(disk).map_err(failing)?);
         }
     }
-    Ok((!disks.is_empty()).then_some(total))
+    ensure!(
+        disks.is_empty() || free.len() >= copies as usize,
+        "{copies} copies of each chunk need {copies} disks, and {} file systems are given{}",
+        free.len(),
+        Hint("name more with --disk, or ask for fewer --copies")
+    );
+    Ok((!disks.is_empty()).then(|| room(&free, copies)))
 }
 
 /// The report of a check. Times are UTC, rates bits per second.

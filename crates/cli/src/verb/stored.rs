@@ -108,12 +108,16 @@ pub(crate) fn ls(args: &LsArgs) -> Result<Outcome> {
         let state = scan.state.name();
         writeln!(
             out,
-            "{:<40} {:>10} {:>14}  {}  {}  {state}{}{}{}{}",
+            "{:<40} {:>10} {:>14}  {}  {}  {state}{}{}{}{}{}",
             escaped_name(&scan.scan),
             print::bytes(scan.bytes),
             print::counted(scan.chunks, "chunk"),
             print::counted(scan.datastreams.len() as u64, "stream"),
             print::counted(scan.disks.len() as u64, "disk"),
+            match scan.copies {
+                0 | 1 => String::new(),
+                copies => format!("  {copies} copies ({} on disk)", print::bytes(scan.disk_bytes)),
+            },
             unless_none(scan.unacknowledged, |n| format!("{n} not acknowledged")),
             unless_none(scan.missing + scan.lost, |n| format!("{n} missing")),
             unless_none(scan.ledger.discarded, |n| print::counted(n, scan.ledger.unit()) + " discarded"),

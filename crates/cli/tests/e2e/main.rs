@@ -17,6 +17,7 @@ mod campaign;
 mod certificates;
 mod control;
 mod copied;
+mod copies;
 mod delivered;
 mod device;
 mod diagnosed;

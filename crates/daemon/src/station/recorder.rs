@@ -247,7 +247,8 @@ fn outcome(report: &RecordReport) -> RecordingOutcome {
         _ if report.is_empty() => RecordingOutcome::Empty,
         Verdict::Irregular => RecordingOutcome::Irregular(report.irregular_words()),
         Verdict::Holes => RecordingOutcome::Gaps,
-        Verdict::Whole => RecordingOutcome::Complete,
+        // A station asks for one copy.
+        Verdict::Whole | Verdict::FewerCopies => RecordingOutcome::Complete,
     }
 }
 

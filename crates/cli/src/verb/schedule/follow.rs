@@ -282,7 +282,11 @@ impl FollowedScan {
         if self.complete && !self.recordings.is_empty() && self.early_seconds.is_none() {
             return "; NO DATA CAME".to_owned();
         }
-        let damaged = if self.whole { "" } else { "; DAMAGED, as its summary says" };
+        let damaged = match self.whole {
+            true => "",
+            false if self.recordings.iter().all(record::is_sound) => "; FEWER COPIES than were asked for",
+            false => "; DAMAGED, as its summary says",
+        };
         part(self.late_seconds, "FIRST") + &part(self.early_seconds, "LAST") + damaged
     }
 }
