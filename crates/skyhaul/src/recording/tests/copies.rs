@@ -210,7 +210,9 @@ fn a_disk_that_fails_or_fills_in_mid_scan_loses_nothing() {
             let counts = of(&report);
             assert_eq!(counts.chunks_being_copied, 0);
             let fewer = counts.chunks_with_fewer_copies;
-            assert!(if disks == 3 { fewer == 0 } else { fewer > 10 }, "{fault}, {disks}: {counts:?}");
+            // A sync fails once: what the disk was given before is written to its end.
+            let least = if fault.starts_with("esync") { 0 } else { 10 };
+            assert!(if disks == 3 { fewer == 0 } else { fewer > least }, "{fault}, {disks}: {counts:?}");
             let told = report.events.iter().filter(|event| event.kind == "copies_reduced").count();
             assert_eq!(told, usize::from(disks == 2), "{:?}", report.events);
             assert_eq!(world.pool.free(), world.pool.blocks());
