@@ -25,6 +25,7 @@ mod asked;
 mod claims;
 mod contents;
 mod copies;
+mod copy_entries;
 mod holes;
 mod index;
 mod intake;

@@ -11,7 +11,7 @@ use crate::recording::claims;
 use crate::recording::contents::{
     DatastreamEntry, FIRST_ADOPTED_NUMBER, FileEntry, Finding, Label, LabelError, State, Verdict,
 };
-use crate::recording::copies::copies_of;
+use crate::recording::copy_entries::copies_of;
 use crate::recording::index::Tally;
 use crate::recording::index::record::{Datastream, DatastreamInfo, Session};
 use crate::recording::open::gather::DiskContents;

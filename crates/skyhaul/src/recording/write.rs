@@ -26,6 +26,7 @@ pub(super) mod account;
 pub(super) mod copies;
 pub(super) mod disk_thread;
 pub(super) mod dispatch;
+mod give_copies;
 pub(super) mod opening;
 pub(super) mod options;
 pub(super) mod presence;

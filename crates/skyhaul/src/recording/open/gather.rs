@@ -17,7 +17,7 @@
 mod on_disk;
 
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, FileEntry, Findings, Label, State, Verdict};
-use crate::recording::copies::copies_of;
+use crate::recording::copy_entries::copies_of;
 use crate::recording::index::Tally;
 use crate::recording::index::record::{ChunkRecord, Datastream, LostChunk, Session};
 use crate::recording::report::{DiskState, DiskStatus, Event, RecordingReport};

@@ -301,6 +301,41 @@ impl Work {
     }
 }
 
+impl Work {
+    /// The copies of its chunk, where more than one was asked for.
+    fn copies(&self) -> Option<&Copies> {
+        match self {
+            Work::Fresh(_) => None,
+            Work::Again(ready) => ready.copies.as_ref(),
+        }
+    }
+
+    /// Whether a disk has a copy of its chunk.
+    pub(super) fn is_on(&self, disk: usize) -> bool {
+        self.copies().is_some_and(|copies| copies.has(disk))
+    }
+
+    /// A disk gets it. False if that has a copy of its chunk already.
+    pub(super) fn take(&self, disk: usize) -> bool {
+        self.copies().is_none_or(|copies| copies.take(disk))
+    }
+
+    /// A disk has it no more.
+    pub(super) fn leave(&self, disk: usize) {
+        self.copies().into_iter().for_each(|copies| copies.leave(disk));
+    }
+
+    /// Whether it is a further copy: its chunk has another one, or will have. One that waits for a disk that hangs would only keep memory.
+    pub(super) fn is_further(&self) -> bool {
+        self.copies().is_some_and(Copies::is_further)
+    }
+
+    /// Whether another copy of its chunk is durable: its memory is worth more than it is.
+    pub(super) fn is_spare(&self) -> bool {
+        self.copies().is_some_and(Copies::is_safe)
+    }
+}
+
 /// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
