@@ -1,6 +1,6 @@
 //! `record --copies 2`: each chunk is on two disks, one of which may be gone, broken or wrong.
 
-use crate::disks::tmpfs;
+use crate::disks::{in_mid_scan_with, tmpfs};
 use crate::site::{ANY, Done, Site, drops, number, send, sum};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -67,12 +67,23 @@ fn any_one_disk_may_be_gone() {
         assert!(text.contains("COMPLETE ON DISK, WITH FEWER COPIES of "), "{text}");
         site.run("ls").expect(1);
         std::fs::rename(&away, &scan).unwrap();
+        // The whole directory.
+        let gone = disk.with_extension("gone");
+        std::fs::rename(disk, &gone).unwrap();
+        assert!(site.cat() == stream, "without {}", disk.display());
+        assert_eq!(site.check(1)["verdict"], "fewer_copies");
+        assert!(site.run("check trial --repair").expect(1).told().contains("WITH FEWER COPIES"));
+        std::fs::rename(&gone, disk).unwrap();
     }
     // With two of them gone, what both had is missing.
     std::fs::rename(site.disks[0].join("trial"), site.disks[0].join("away")).unwrap();
     std::fs::rename(site.disks[1].join("trial"), site.disks[1].join("away")).unwrap();
     let cat = site.run("cat trial").expect(1);
-    assert!(cat.stdout.len() < stream.len() && cat.stderr.contains("gap: "), "{}", cat.stderr);
+    assert!(
+        cat.stdout.len() < stream.len() && cat.stderr.contains(" no file and no index record"),
+        "{}",
+        cat.stderr
+    );
 }
 
 /// A disk breaks or fills amid the scan: nothing is lost, and with a third disk every chunk has its copies.
@@ -108,13 +119,20 @@ fn a_disk_breaks_or_fills_amid_the_scan() {
 fn a_file_system_fills_amid_the_scan() {
     let site = Site::new(3);
     let Some(_mounted) = tmpfs(&site) else { return };
-    let mut file = std::fs::File::create(site.disks[1].join("other")).unwrap();
-    // Beyond the 64 MiB that are left free there is room for some chunks.
-    std::io::Write::write_all(&mut file, &vec![1; 120 << 20]).unwrap();
-    let (report, stream) = recorded(&site, "", 0);
-    assert_eq!(redundancy(&report["recording"]).1, 0, "{}", report["recording"]);
-    assert_eq!(report["recording"]["disks"][1]["state"], "full", "{}", report["recording"]);
-    drop(file);
+    let fill = |disk: &std::path::Path| {
+        let mut file = std::fs::File::create(disk.join("other")).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 1 << 16]).is_ok() {}
+    };
+    let (done, _) = in_mid_scan_with(&site, "--copies 2", 1, fill);
+    let report = done.json();
+    let recording = &report["recording"];
+    assert_eq!(
+        (redundancy(recording).1, &recording["disks"][1]["state"]),
+        (0, &"full".into()),
+        "{recording}"
+    );
+    let stream = site.cat();
+    assert_eq!(stream.len() as u64, number(&recording["datastreams"][0]["acknowledged_bytes"]));
     std::fs::remove_dir_all(site.disks[0].join("trial")).unwrap();
     assert!(site.cat() == stream);
 }
@@ -136,6 +154,8 @@ fn a_damaged_copy_is_named_and_the_other_is_read() {
     assert!(cat.stdout == stream && cat.stderr.contains("chunk 5 was read from this copy"), "{}", cat.stderr);
     let check = site.check(1);
     assert_eq!((&check["verdict"], redundancy(&check).1), (&"fewer_copies".into(), 1), "{check}");
+    let text = site.run("check trial").expect(1).told();
+    assert!(text.contains("COMPLETE ON DISK, WITH FEWER COPIES of 1 chunk"), "{text}");
     let named =
         check["findings"].as_array().unwrap().iter().any(|f| f["path"] == *files[0].display().to_string());
     assert!(named, "{check}");
@@ -146,7 +166,7 @@ fn a_damaged_copy_is_named_and_the_other_is_read() {
         (&"damaged".into(), &serde_json::json!([5]))
     );
     let cat = site.run("cat trial").expect(1);
-    assert!(cat.stdout.len() < stream.len() && cat.stderr.contains("gap: trial: chunk 5 "), "{}", cat.stderr);
+    assert!(cat.stdout.len() < stream.len() && cat.stderr.contains("trial: chunk 5 "), "{}", cat.stderr);
 }
 
 #[test]

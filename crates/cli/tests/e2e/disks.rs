@@ -132,7 +132,17 @@ fn a_disk_two_hundred_times_slower() {
 
 /// Start recording, do something to disk `at` once it holds chunks, and send until the others have several more.
 fn in_mid_scan(site: &Site, at: usize, act: impl FnOnce(&Path)) -> (Done, Value) {
-    let mut recorder = site.record(ANY);
+    in_mid_scan_with(site, "", at, act)
+}
+
+/// The same with more options of `record`.
+pub(crate) fn in_mid_scan_with(
+    site: &Site,
+    options: &str,
+    at: usize,
+    act: impl FnOnce(&Path),
+) -> (Done, Value) {
+    let mut recorder = site.record(&format!("{ANY} {options}"));
     let address = recorder.address();
     let mut sender = Job::start(&words(&format!("send --json --to {address} {LINE} --packets 48000")));
     let chunks = |disk: &PathBuf| std::fs::read_dir(disk.join("trial")).map_or(0, Iterator::count);

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const MAX_NUMBERS: usize = 10_000;
 /// Most copies of a chunk.
 pub const MAX_COPIES: u32 = 16;
+/// Most disks of a recording with more than one copy: a bit of a word says which of them have a chunk.
+pub(super) const MAX_COPIED_DISKS: usize = u64::BITS as usize;
 
 /// Copies of the chunks of a datastream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use skyhaul_io::memory::{Pool, PoolOptions};
 use super::*;
 
 mod copies;
+mod copies_lost;
 mod disks;
 mod reads;
 

@@ -59,6 +59,8 @@ pub(super) struct DiskContents {
     pub(super) unreadable: Option<(PathBuf, io::Error)>,
     /// Disks that did not respond.
     silent: Vec<PathBuf>,
+    /// Disks of the session that were used, and whose indexes are not here.
+    absent: usize,
     /// Paths without links, by path; of a disk that does not respond, its path.
     real: BTreeMap<PathBuf, PathBuf>,
 }
@@ -224,13 +226,20 @@ impl DiskContents {
     }
 
     /// Whether every chunk that its recorder acknowledged is here, by its index and its length, although each was to have several copies:
-    /// then what cannot be reached had copies alone.
+    /// then what cannot be reached had copies alone. Where its recorder died, and fewer disks are away than there are copies, no number
+    /// is missing then; what followed the last one is unknown, wherever the disks are. [`missing_disks`](Self::missing_disks) comes first.
     pub(super) fn is_covered(&self, streams: &[DatastreamEntry]) -> bool {
+        let copies = copies_of(self.session_indexes.iter().map(|(_, _, session)| session));
         let is_here = |stream: &DatastreamEntry| {
             let here = stream.chunks.values().filter(|chunk| chunk.is_acknowledged()).count() as u64;
-            stream.account.as_ref().is_some_and(|account| here >= account.acknowledged)
+            match &stream.account {
+                Some(account) => here >= account.acknowledged,
+                None => {
+                    let is_closed = stream.gaps().is_empty() && here == stream.chunks.len() as u64;
+                    is_closed && self.absent < copies as usize
+                }
+            }
         };
-        let copies = copies_of(self.session_indexes.iter().map(|(_, _, session)| session));
         copies > 1 && !self.ambiguous && streams.iter().all(is_here)
     }
 
@@ -275,11 +284,12 @@ impl DiskContents {
                 here.push(ChunkEntry { number, disk, path, offset: 0, bytes: None, record, moved: false });
             }
         }
+        let copies_asked = copies_of(self.session_indexes.iter().map(|(_, _, session)| session));
         let mut streams: BTreeMap<String, DatastreamEntry> = BTreeMap::new();
         for (name, numbers) in std::mem::take(&mut self.entries) {
             let stream = streams.entry(name.clone()).or_default();
             for (number, entries) in numbers {
-                let (best, copies) = settle(entries);
+                let (best, copies) = settle(entries, copies_asked > 1);
                 stream.chunks.extend(best.map(|best| (number, best)));
                 stream.copies.extend(copies);
             }
@@ -366,6 +376,7 @@ impl DiskContents {
                 }
             }
         }
+        self.absent = missing.len() + without.len() + self.silent.len();
         for path in without {
             self.unreachable.add(Verdict::Unproven, Some(&path), "this disk of the recording has no index");
         }
@@ -394,9 +405,14 @@ fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Of the files and records of one number the best pair, and all further files and records.
-fn settle(mut entries: Vec<ChunkEntry>) -> (Option<ChunkEntry>, Vec<ChunkEntry>) {
-    let rank = |c: &ChunkEntry| (c.is_acknowledged(), c.record.is_some(), c.bytes.is_some());
+/// Of the files and records of one number the best pair, and all further files and records. Of copies that were asked for, a recorder's record
+/// is better than one of a repair, and of two files without a record the longer one: a power cut may have cut the other.
+fn settle(mut entries: Vec<ChunkEntry>, has_copies: bool) -> (Option<ChunkEntry>, Vec<ChunkEntry>) {
+    let rank = |c: &ChunkEntry| {
+        let by_recorder = has_copies && c.record.as_ref().is_some_and(|record| !record.adopted);
+        let length = c.bytes.filter(|_| has_copies && c.record.is_none());
+        (c.is_acknowledged(), by_recorder, c.record.is_some(), c.bytes.is_some(), length)
+    };
     entries.sort_by_key(|entry| std::cmp::Reverse(rank(entry)));
     let mut entries = std::collections::VecDeque::from(entries);
     let Some(mut best) = entries.pop_front() else { return (None, Vec::new()) };

@@ -23,7 +23,7 @@ use crate::recording::read::piece::{
 use crate::recording::verify::file::{Seen, read_file};
 use crate::recording::verify::repair::Search;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// The thread.
@@ -74,7 +74,7 @@ impl ReadAhead {
                 Step::Gap(gap) => self.gap(gap.clone(), &steps[at + 1..])?,
                 Step::Foreign(entry) => self.note(&entry.path, plan::FOREIGN.to_owned()),
                 Step::Chunk { entry, .. } if entry.record.is_some() => {
-                    self.recorded(entry, &steps[at + 1..])?;
+                    self.recorded(entry, &mut Vec::new, &steps[at + 1..])?;
                 }
                 Step::Chunk { entry, upto, length } => {
                     self.unrecorded(entry, (*upto, *length), &steps[at + 1..])?;
@@ -106,7 +106,9 @@ impl ReadAhead {
                     }
                     let memory = entry.record.as_ref().and_then(|record| follower.recall(record));
                     let Some(bytes) = memory else {
-                        self.recorded(&entry, &[])?;
+                        self.recorded(&entry, &mut || follower.other_copies(&entry), &[])?;
+                        // Those of each chunk only.
+                        self.search = None;
                         continue;
                     };
                     self.lost_before(&entry)?;
@@ -148,8 +150,14 @@ impl ReadAhead {
         self.sender.send(piece)
     }
 
-    /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
-    fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Delivery {
+    /// A chunk with a record: its bytes are verified by length and checksum, wherever they are. `others`: where copies of it may be that were
+    /// not there when the recording was opened.
+    fn recorded(
+        &mut self,
+        entry: &ChunkEntry,
+        others: &mut dyn FnMut() -> Vec<PathBuf>,
+        behind: &[Step],
+    ) -> Delivery {
         let Some(record) = &entry.record else { return Ok(()) };
         self.files.interrupt();
         self.lost_before(entry)?;
@@ -171,6 +179,7 @@ impl ReadAhead {
             }
         }
         let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
+        search.expect_copies(record, others());
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
             let about = self.about.as_ref().filter(|_| doubts);
             let loaded = self.sender.load((&path, 0), record.bytes, about);
@@ -306,21 +315,18 @@ impl ReadAhead {
         behind: &[Step],
     ) -> Delivery {
         let (upto, length) = should;
+        let (mut entry, mut proof) = (entry, self.by_frames(entry, upto)?);
+        let others = if proof.is_err() { self.unrecorded_copies(entry) } else { Vec::new() };
+        for other in &others {
+            let instead = self.by_frames(other, upto)?;
+            if instead.is_ok() {
+                (entry, proof) = (other, instead);
+                break;
+            }
+        }
         let in_file = entry.bytes.unwrap_or_default();
         let cut = cut_bytes(in_file, self.unit() as u64);
-        let bytes = in_file - cut;
         let chunks = entry.number..entry.number + 1;
-        let proof = if bytes > MAX_UNRECORDED_BYTES {
-            Err("it is longer than any chunk".to_owned())
-        } else {
-            let mut loaded = self.sender.load((&entry.path, entry.offset), bytes, self.about.as_ref());
-            if !self.sender.is_wanted() {
-                return Err(ConsumerGone);
-            }
-            // What follows the whole frames has a gap of its own.
-            loaded.seen.bytes = loaded.seen.bytes.saturating_sub(cut).max(loaded.seen.read);
-            loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded)
-        };
         let gap = Gap {
             bytes: length.or(Some(in_file)),
             from: self.last_time,
@@ -356,6 +362,38 @@ impl ReadAhead {
                 }
             }
         }
+    }
+
+    /// The whole frames of a file without a record, if their headers verify it; or why they do not.
+    fn by_frames(
+        &mut self,
+        entry: &ChunkEntry,
+        upto: Option<Time>,
+    ) -> Result<Result<Loaded, String>, ConsumerGone> {
+        let in_file = entry.bytes.unwrap_or_default();
+        let cut = cut_bytes(in_file, self.unit() as u64);
+        let bytes = in_file - cut;
+        if bytes > MAX_UNRECORDED_BYTES {
+            return Ok(Err("it is longer than any chunk".to_owned()));
+        }
+        let mut loaded = self.sender.load((&entry.path, entry.offset), bytes, self.about.as_ref());
+        if !self.sender.is_wanted() {
+            return Err(ConsumerGone);
+        }
+        // What follows the whole frames has a gap of its own.
+        loaded.seen.bytes = loaded.seen.bytes.saturating_sub(cut).max(loaded.seen.read);
+        Ok(loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded))
+    }
+
+    /// Further files of its number that are in no index, where more than one copy was asked for: the longest first.
+    fn unrecorded_copies(&self, entry: &ChunkEntry) -> Vec<ChunkEntry> {
+        let stream = self.recording.datastreams.iter().find(|stream| stream.name == self.name);
+        let Some(stream) = stream.filter(|_| self.recording.copies() > 1) else { return Vec::new() };
+        let is_one =
+            |copy: &&ChunkEntry| copy.number == entry.number && copy.record.is_none() && copy.bytes.is_some();
+        let mut all: Vec<ChunkEntry> = stream.copies.iter().filter(is_one).cloned().collect();
+        all.sort_by_key(|copy| std::cmp::Reverse(copy.bytes));
+        all
     }
 
     /// Report the frame at the end of a file that has only its first `cut` bytes; those are not delivered.

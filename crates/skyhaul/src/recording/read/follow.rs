@@ -3,10 +3,14 @@
 //! The follower reads the growing indexes and delivers each chunk when it is acknowledged, in order of its number, from
 //! any disk. It does not communicate with the recorder. Chunks that are still in the recorder's memory are copied from
 //! there (and verified by checksum), the others are read from disk.
+//!
+//! Of a chunk with copies, the records of all disks are kept until it is delivered: if the first one cannot be read, another one is, for which
+//! the follower waits for a short time if it is still being written.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skyhaul_io::disk;
 use skyhaul_io::memory::peek::Peek;
@@ -18,6 +22,8 @@ use crate::recording::index::record::{ChunkRecord, Record};
 use crate::recording::open::Recording;
 use crate::recording::write::disk_thread::stream_key;
 
+/// How long another copy of a chunk is waited for, if the first one cannot be read.
+const COPY_WAIT: Duration = Duration::from_secs(2);
 /// Time between looks at the indexes.
 const INDEX_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -48,7 +54,12 @@ pub(super) enum Followed {
 pub(super) struct Follower {
     name: String,
     tails: Vec<Tail>,
-    chunks: BTreeMap<u32, (usize, ChunkRecord)>,
+    /// The record of each chunk that its first disk has, and further disks that have one.
+    chunks: BTreeMap<u32, (usize, ChunkRecord, Vec<usize>)>,
+    /// More than one copy of each chunk was asked for.
+    has_copies: bool,
+    /// Disks with a record of the chunk that was delivered last.
+    last: Vec<usize>,
     lost: BTreeMap<u32, String>,
     next: u32,
     ended: bool,
@@ -73,6 +84,8 @@ impl Follower {
             name: name.to_owned(),
             tails: recording.disks.iter().map(tail).collect(),
             chunks: BTreeMap::new(),
+            has_copies: recording.copies() > 1,
+            last: Vec::new(),
             lost: BTreeMap::new(),
             next: 0,
             ended: false,
@@ -84,8 +97,9 @@ impl Follower {
     pub(super) fn next(&mut self, wanted: impl Fn() -> bool) -> Followed {
         loop {
             let number = self.next;
-            if let Some((tail, record)) = self.chunks.remove(&number) {
+            if let Some((tail, record, further)) = self.chunks.remove(&number) {
                 self.next += 1;
+                self.last = further;
                 self.lost.remove(&number);
                 let disk = self.tails[tail].disk.clone();
                 let path = contents::chunk_path(&disk, &self.name, number);
@@ -117,7 +131,7 @@ impl Follower {
     }
 
     fn read_indexes(&mut self) {
-        let Follower { name, tails, chunks, lost, next, ended, .. } = self;
+        let Follower { name, tails, chunks, last, lost, next, ended, .. } = self;
         for (index, tail) in tails.iter_mut().enumerate() {
             if tail.reader.is_none() {
                 tail.reader = IndexReader::open(&tail.path).ok();
@@ -132,7 +146,16 @@ impl Follower {
                 Record::Chunk(record)
                     if names.get(&record.datastream) == Some(name) && record.number >= *next =>
                 {
-                    chunks.entry(record.number).or_insert((index, record));
+                    match chunks.entry(record.number) {
+                        Entry::Vacant(new) => drop(new.insert((index, record, Vec::new()))),
+                        Entry::Occupied(mut known) => known.get_mut().2.push(index),
+                    }
+                }
+                Record::Chunk(record)
+                    if names.get(&record.datastream) == Some(name)
+                        && record.number.checked_add(1) == Some(*next) =>
+                {
+                    last.push(index);
                 }
                 Record::Lost(chunk)
                     if names.get(&chunk.datastream) == Some(name) && chunk.number >= *next =>
@@ -145,6 +168,22 @@ impl Follower {
         }
         // In each index the end comes after the last chunk.
         *ended |= tails.iter().all(|tail| tail.ended);
+    }
+
+    /// Where other copies of the chunk may be that was delivered last, those with a record first. If none has one yet, it is waited for.
+    pub(super) fn other_copies(&mut self, entry: &ChunkEntry) -> Vec<PathBuf> {
+        if !self.has_copies {
+            return Vec::new();
+        }
+        let until = Instant::now() + COPY_WAIT;
+        while self.last.iter().all(|&tail| tail == entry.disk) && !self.ended && Instant::now() < until {
+            std::thread::sleep(INDEX_POLL_INTERVAL);
+            self.read_indexes();
+        }
+        let mut others: Vec<usize> = (0..self.tails.len()).filter(|&tail| tail != entry.disk).collect();
+        others.sort_by_key(|tail| !self.last.contains(tail));
+        let path = |&tail: &usize| contents::chunk_path(&self.tails[tail].disk, &self.name, entry.number);
+        others.iter().map(path).collect()
     }
 
     /// The chunk's bytes, if they are still in the recorder's memory.

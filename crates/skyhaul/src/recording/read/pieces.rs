@@ -184,6 +184,8 @@ impl OpenPiece {
     fn in_parts(parts: &Arc<Parts>) -> io::Result<Self> {
         let file = match open_regular(parts.path()) {
             Ok(file) => file,
+            // Other files cannot be opened either.
+            Err(error) if is_of_this_process(&error) => return Err(error),
             Err(error) => open_regular(parts.seek().ok_or(error)?)?,
         };
         Ok(Self { parts: Some(Arc::clone(parts)), ..Self::new(file, 0, parts.bytes()) })
@@ -396,6 +398,12 @@ impl Parts {
         let bytes = runs.iter().map(|run| run.end - run.start).sum();
         Some(Gap { from: record.meta.first_time, to: record.meta.last_time, bytes: Some(bytes), ..gap })
     }
+}
+
+/// Whether a file could not be opened for want of descriptors or memory, whatever is in it.
+pub(in crate::recording) fn is_of_this_process(error: &io::Error) -> bool {
+    // ENFILE and EMFILE.
+    error.kind() == io::ErrorKind::OutOfMemory || matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 /// The CRC-32C of a chunk, of those of its parts.

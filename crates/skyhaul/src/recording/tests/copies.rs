@@ -4,18 +4,18 @@ use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Disks, and memory for all chunks of a test: no copy has to give way to data.
-fn roomy(disks: usize) -> World {
+pub(super) fn roomy(disks: usize) -> World {
     let options = PoolOptions { total_bytes: 128 << 17, block_bytes: 1 << 17, shared: true };
     World { pool: Pool::new(&options).unwrap(), ..world(disks) }
 }
 
 impl World {
-    fn copied(&self, copies: u32) -> WriterOptions {
+    pub(super) fn copied(&self, copies: u32) -> WriterOptions {
         WriterOptions { copies, ..self.options() }
     }
 
     /// The disks that have each chunk, with its record.
-    fn recorded(&self) -> BTreeMap<u32, BTreeSet<usize>> {
+    pub(super) fn recorded(&self) -> BTreeMap<u32, BTreeSet<usize>> {
         let mut all: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
         for (at, disk) in self.disks.iter().enumerate() {
             let Ok(mut reader) = IndexReader::open(&disk.join("exp_st_no0001/exp_st_no0001.index")) else {
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// The stream is exactly chunks `numbers`; how many of them were read from another copy than the first.
-    fn holds(&self, numbers: Range<u32>) -> u64 {
+    pub(super) fn holds(&self, numbers: Range<u32>) -> u64 {
         let (mut bytes, open) = (Vec::new(), self.open());
         let mut reader = open.reader(0, &ReadOptions::default()).unwrap();
         reader.read_to_end(&mut bytes).unwrap();
@@ -62,12 +62,12 @@ impl World {
     }
 }
 
-fn of(report: &RecordingReport) -> CopyCounts {
+pub(super) fn of(report: &RecordingReport) -> CopyCounts {
     assert_eq!(report.imbalance(), Vec::<String>::new());
     report.datastreams[0].redundancy.clone().unwrap()
 }
 
-fn checked(check: &CheckReport) -> CopyCounts {
+pub(super) fn checked(check: &CheckReport) -> CopyCounts {
     assert_eq!(check.unbalanced, Vec::<String>::new());
     check.datastreams[0].redundancy.clone().unwrap()
 }
@@ -269,14 +269,16 @@ fn the_recorders_counts_are_what_is_on_the_disks() {
 /// Copies for a disk that is far too slow, or hangs, give way to data: the memory comes back.
 #[test]
 fn copies_give_way_to_data_when_memory_is_short() {
-    for fault in ["latency=200ms", "latency=100s"] {
+    for fault in ["latency=450ms", "latency=100s"] {
         if !uring_works() {
             continue;
         }
         let fault = fault.parse().unwrap();
         let world = world(2);
         let stall = Duration::from_millis(500);
-        let options = WriterOptions { faults: vec![(1, fault)], stall, ..world.copied(2) };
+        // The sound disk is as fast as it can be.
+        let sync = SyncPolicy::None;
+        let options = WriterOptions { faults: vec![(1, fault)], stall, sync, ..world.copied(2) };
         let writer = Writer::create(&options).unwrap();
         let stream = writer.add_datastream(&info(""));
         for number in 0..150 {
@@ -303,6 +305,9 @@ fn copies_need_as_many_disks() {
         assert!(error.contains(said) && error.contains("; hint: "), "{error}");
     }
     assert!(world.disks.iter().all(|disk| std::fs::read_dir(disk).unwrap().count() == 0));
+    let disks = (0..65).map(|n| world.disks[0].join(format!("{n}"))).collect();
+    let error = Writer::create(&WriterOptions { disks, ..world.copied(2) }).unwrap_err().to_string();
+    assert!(error.starts_with("2 copies of each chunk on 65 disks; hint: name at most 64"), "{error}");
 }
 
 /// A copy that is removed while the scan is recorded is not counted as one at the end.

@@ -1,7 +1,7 @@
 //! The index record of a file that is in no index: made durable first, then read, and what is missing in it and before it found by
 //! the headers of its frames.
 
-use super::file::{Cutter, Seen, read_file};
+use super::file::{Cutter, Seen, checksum, read_file};
 use crate::recording::asked;
 use crate::recording::contents::{CUT, ChunkEntry, Rate};
 use crate::recording::holes::{FilePlaces, Found, Holes, frames_in, rate_of};
@@ -46,12 +46,7 @@ pub(super) fn adopt(
     (about, files): (&mut Datastream, &mut FilePlaces),
     calls: &DiskCalls,
 ) -> io::Result<Result<ChunkRecord, String>> {
-    let (path, faults) = (chunk.path.clone(), calls.faults.clone());
-    let sync = move || {
-        open_regular(&path).and_then(|file| faults.sync_all(&file))?;
-        sync_name(&path, &faults)
-    };
-    calls.call(disk, sync).map_err(|error| failed("sync", &chunk.path, &error))?;
+    make_durable((&chunk.path, disk), calls)?;
     let seen =
         read_file((&chunk.path, 0), u64::MAX, Cutter::of(Some(&*about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
@@ -99,6 +94,30 @@ pub(super) fn adopt(
         adopted: true,
         meta,
     }))
+}
+
+/// Whether a file is a copy of the chunk with this record: it is made durable first, and then read.
+pub(super) fn is_copy(
+    (copy, disk): (&ChunkEntry, &Path),
+    record: &ChunkRecord,
+    calls: &DiskCalls,
+) -> io::Result<bool> {
+    if copy.bytes != Some(record.bytes) {
+        return Ok(false);
+    }
+    make_durable((&copy.path, disk), calls)?;
+    let crc32c = checksum(&copy.path, record.bytes).map_err(|error| failed("read", &copy.path, &error))?;
+    Ok(crc32c == record.crc32c)
+}
+
+/// Make a file and its name durable.
+fn make_durable((file, disk): (&Path, &Path), calls: &DiskCalls) -> io::Result<()> {
+    let (path, faults) = (file.to_owned(), calls.faults.clone());
+    let sync = move || {
+        open_regular(&path).and_then(|file| faults.sync_all(&file))?;
+        sync_name(&path, &faults)
+    };
+    calls.call(disk, sync).map_err(|error| failed("sync", file, &error))
 }
 
 /// What the headers of a file give; the rate is learned from them, if nothing else states it.

@@ -6,14 +6,23 @@ use crate::recording::verify::file::Seen;
 use crate::recording::verify::judge::StreamCheck;
 use std::collections::BTreeSet;
 
-impl StreamCheck<'_> {
+impl<'a> StreamCheck<'a> {
+    /// A copy of a chunk that is as the record of the chunk says, where more than one was asked for and the chunk's own file is not.
+    pub(super) fn sound_copy(&self, chunk: &ChunkEntry, own: &Seen) -> Option<&'a Seen> {
+        let record = chunk.record.as_ref().filter(|record| own.proves(record).is_err())?;
+        let all = self.copies.get(&chunk.number).filter(|_| self.sum.redundancy.is_some())?;
+        let seen = all.iter().filter_map(|copy| self.seen.get(&copy.place()));
+        seen.filter(|seen| seen.bytes == record.bytes).find(|seen| seen.proves(record).is_ok())
+    }
+
     /// Counts the disks that have a verified chunk as its record says.
     pub(super) fn count_copies(&mut self, chunk: &ChunkEntry) {
         let (Some(counts), Some(record)) = (&mut self.sum.redundancy, &chunk.record) else { return };
         let others = self.copies.get(&chunk.number).into_iter().flatten().copied();
         let recorded = std::iter::once(chunk).chain(others).filter(|entry| entry.record.is_some());
         let is_sound = |entry: &&ChunkEntry| {
-            self.seen.get(&entry.place()).is_some_and(|seen| seen.proves(record).is_ok())
+            let seen = self.seen.get(&entry.place());
+            seen.is_some_and(|seen| seen.bytes == record.bytes && seen.proves(record).is_ok())
         };
         let disks: BTreeSet<usize> = recorded.filter(is_sound).map(|entry| entry.disk).collect();
         // Its bytes are somewhere, if only under another name.
@@ -49,7 +58,13 @@ impl StreamCheck<'_> {
     fn asked_copy(&mut self, copy: &ChunkEntry, record: &ChunkRecord) {
         // It may be under way, or was written again on another disk.
         let is_short = self.short.contains(&copy.number);
-        let verdict = if is_short { Verdict::FewerCopies } else { Verdict::Holes };
+        let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
+        let verdict = match (is_short, copy.bytes) {
+            (true, _) => Verdict::FewerCopies,
+            // What the recorder could not finish there it wrote again, whole, on another.
+            (false, None) if gave_up => Verdict::Whole,
+            (false, _) => Verdict::Holes,
+        };
         let nothing = Seen::default();
         let seen = self.seen.get(&copy.place()).unwrap_or(&nothing);
         let (path, number) = (Some(&copy.path), copy.number);
@@ -60,8 +75,9 @@ impl StreamCheck<'_> {
         if let Err(why) = why {
             self.findings.add(verdict, path, format!("a copy of chunk {number}: {why}"));
         } else if seen.bytes > record.bytes {
-            let text = format!("{} bytes follow the end of the chunk", seen.bytes - record.bytes);
-            self.findings.add(Verdict::Damaged, path, text);
+            let more = seen.bytes - record.bytes;
+            let text = format!("a copy of chunk {number}: {more} bytes follow the end of the chunk");
+            self.findings.add(verdict, path, text);
         }
     }
 
@@ -94,7 +110,16 @@ impl StreamCheck<'_> {
         let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
         let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
+        let is_repaired = |record: Option<&ChunkRecord>| record.is_some_and(|record| record.adopted);
+        let by_repair = is_repaired(copy.record.as_ref()) && !is_repaired(promised);
         let (verdict, text) = match (copy.bytes, same) {
+            // The disk with the whole copy was away when it was repaired.
+            _ if differs && by_repair && self.short.contains(&number) => (
+                Verdict::FewerCopies,
+                format!(
+                    "a repair made its record, and that of the recorder differs: it is no copy of chunk {number}"
+                ),
+            ),
             _ if differs => (
                 Verdict::Damaged,
                 format!("the index of another disk contradicts this one about chunk {number}"),
@@ -124,6 +149,13 @@ impl StreamCheck<'_> {
                 Verdict::Holes,
                 format!(
                     "remains of chunk {number} from before its disk failed or hung: not used, the chunk is safe on another disk"
+                ),
+            ),
+            // Its disk lost power, or was taken away, before it was finished.
+            (Some(_), false) if copy.record.is_none() && self.short.contains(&number) => (
+                Verdict::FewerCopies,
+                format!(
+                    "it has the number of chunk {number}, but is in no index and no copy of it: it is not used"
                 ),
             ),
             (Some(_), false) => (

@@ -238,7 +238,9 @@ impl StreamCheck<'_> {
 
     fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
-        let seen = self.seen.get(&chunk.place()).unwrap_or(&nothing);
+        let own = self.seen.get(&chunk.place()).unwrap_or(&nothing);
+        // Of a chunk with copies, any that is as recorded says what is in it.
+        let seen = self.sound_copy(chunk, own).unwrap_or(own);
         let (path, unit) = (Some(&chunk.path), self.count.unit());
         self.sum.chunks += u64::from(chunk.bytes.is_some());
         // Frames without a header that can be read are counted by their length.
@@ -262,7 +264,7 @@ impl StreamCheck<'_> {
         };
         let found = self.count.look(self.about, chunk, seen, is_sound);
         let proof = match &chunk.record {
-            Some(_) if self.recorded(chunk, seen) => Proof::Sound,
+            Some(_) if self.recorded(chunk, own, seen) => Proof::Sound,
             Some(_) => Proof::Damaged,
             None => {
                 self.sum.unacknowledged.push(chunk.number);
@@ -328,8 +330,8 @@ impl StreamCheck<'_> {
         self.findings.add(Verdict::Unproven, Some(&run.first), text);
     }
 
-    /// Whether a chunk matches its record.
-    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) -> bool {
+    /// Whether a chunk matches its record: its `own` file, or other data. `seen` is its own file, or a copy that is as recorded.
+    fn recorded(&mut self, chunk: &ChunkEntry, own: &Seen, seen: &Seen) -> bool {
         let Some(record) = &chunk.record else { return false };
         let path = Some(&chunk.path);
         self.sum.units += u64::from(record.meta.units);
@@ -343,7 +345,7 @@ impl StreamCheck<'_> {
         self.sum.missing_units += missing;
         let proof = match chunk.bytes {
             None => Err("it is in the index, but missing".to_owned()),
-            Some(_) => seen.proves(record),
+            Some(_) => own.proves(record),
         };
         let proven = self.sum.proven;
         match proof {
@@ -352,8 +354,8 @@ impl StreamCheck<'_> {
                 if chunk.moved {
                     self.findings.add(Verdict::Holes, path, "its record is in the index of another disk");
                 }
-                if seen.bytes > record.bytes {
-                    let text = format!("{} bytes follow the end of the chunk", seen.bytes - record.bytes);
+                if own.bytes > record.bytes {
+                    let text = format!("{} bytes follow the end of the chunk", own.bytes - record.bytes);
                     self.findings.add(Verdict::Damaged, path, text);
                 }
             }
@@ -361,7 +363,8 @@ impl StreamCheck<'_> {
                 match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
                     Some(other) => {
                         self.sum.proven += 1;
-                        let is_copy = self.sum.redundancy.is_some() && self.search.is_copy(record, &other);
+                        let is_copy = !std::ptr::eq(own, seen)
+                            || self.sum.redundancy.is_some() && self.search.is_copy(record, &other);
                         let verdict = if is_copy { Verdict::FewerCopies } else { Verdict::Damaged };
                         let text = format!("{why}; the recorded data are in {}", other.display());
                         self.findings.add(verdict, path, text);

@@ -10,23 +10,21 @@
 //! A [`Prover`] verifies single chunks in any order, and searches other files for the bytes of a chunk whose own file is wrong: a
 //! chunk may have been moved or renamed, and its record identifies it by length and CRC-32C.
 
-use super::adopt::{DiskCalls, adopt, sync_name};
+use super::adopt::{DiskCalls, sync_name};
+use super::adopt_stream::adopt_of;
 use super::file::{READ_BYTES, checksum, read_part};
 use crate::frames::FramesOf;
-use crate::recording::contents::{
-    ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER, Gap, Lack, State, Time, Verdict,
-};
-use crate::recording::holes::FilePlaces;
+use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, State, Time, Verdict};
 use crate::recording::index::record::{ChunkRecord, Datastream, Record, Session};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan;
 use crate::recording::plan::Step;
+use crate::recording::read::pieces::is_of_this_process;
 use crate::recording::report::{DatastreamReport, RecordingReport};
 use skyhaul_core::hint::Hint;
-use skyhaul_io::disk::{Faults, Log, read_buffers};
+use skyhaul_io::disk::{Faults, Log};
 use skyhaul_io::file::failed;
 use skyhaul_io::lock::lock;
-use skyhaul_io::memory::ALIGN;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,13 +97,19 @@ pub(in crate::recording) fn repair_on(
             other => io::Error::other(other.to_string()),
         })?;
     let open = matches!(again.state, State::Interrupted | State::Unindexed);
-    let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::Holes);
+    // A disk that had copies alone may be away: what is here is all there is.
+    let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::FewerCopies);
+    let has_all = again.missing_disks.is_empty() || again.copies() > 1;
     let known = again.datastreams.iter().map(|stream| u64::from(missing(&again, stream))).sum::<u64>()
         <= MAX_MISSING_CHUNKS;
-    if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
+    if open && sound && known && has_all && !again.ambiguous {
         let line = Record::End(Box::new(account(&again))).to_line();
         for path in &again.disks {
             let index = again.label.index(path);
+            // One that had copies alone may hang, or not be readable.
+            if again.copies() > 1 && again.indexes.iter().all(|(known, _)| *known != index) {
+                continue;
+            }
             if calls.call(path, move || index.try_exists())? {
                 append((&again, calls), path, &line)?;
             }
@@ -113,60 +117,6 @@ pub(in crate::recording) fn repair_on(
         repaired.closed = true;
     }
     Ok(repaired)
-}
-
-/// Records for the files of one datastream that are in no index, for each disk, in the order of the stream: so the end of one file and
-/// the beginning of the next give what is missing between them.
-fn adopt_of(
-    (recording, calls): (&Recording, &DiskCalls),
-    place: usize,
-    texts: &mut [String],
-    repaired: &mut Repaired,
-) -> io::Result<()> {
-    let stream = &recording.datastreams[place];
-    let steps = plan::steps(recording, stream, 0);
-    let unknown = |step: &Step| match step {
-        Step::Chunk { entry, .. } if entry.record.is_none() => entry.bytes,
-        _ => None,
-    };
-    let Some(longest) = steps.iter().filter_map(unknown).max() else { return Ok(()) };
-    let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
-    let buffers = read_buffers(1, piece)?;
-    let mut about =
-        recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
-            datastream: FIRST_ADOPTED_NUMBER + place as u32,
-            name: stream.name.clone(),
-            ..Datastream::default()
-        });
-    let (mut files, mut lines) = (FilePlaces::default(), vec![None::<String>; texts.len()]);
-    for step in steps {
-        let Step::Chunk { entry, .. } = step else {
-            files.interrupt();
-            continue;
-        };
-        let Some(lines) = lines.get_mut(entry.disk).filter(|_| entry.record.is_none()) else {
-            files.interrupt();
-            continue;
-        };
-        let lines = lines.get_or_insert_default();
-        let disk = &recording.disks[entry.disk];
-        match adopt((&entry, disk), &buffers, (&mut about, &mut files), calls)? {
-            Ok(record) => {
-                lines.push_str(&Record::Chunk(record).to_line());
-                repaired.adopted += 1;
-            }
-            Err(why) => {
-                files.interrupt();
-                repaired.refused.push(format!("{}: {why}", entry.path.display()));
-            }
-        }
-    }
-    // With the rate, if the frames give it.
-    let about = Record::Datastream(about).to_line();
-    for (text, lines) in texts.iter_mut().zip(lines) {
-        lines.iter().for_each(|lines| text.extend([about.as_str(), lines]));
-    }
-    Ok(())
 }
 
 /// Append lines to a disk's index; create it if necessary.
@@ -331,15 +281,28 @@ impl Prover {
                 Ok(crc) => {
                     format!("its CRC-32C is {crc:08x}, but its index record says {:08x}", record.crc32c)
                 }
+                Err(error) if is_of_this_process(&error) => {
+                    return Err(Box::new(self.damaged(entry, &format!("it cannot be read: {error}"))));
+                }
                 Err(error) => format!("it cannot be read: {error}"),
             },
         };
         if let Some(path) = self.find_elsewhere(entry) {
             return Ok((path, None));
         }
+        Err(Box::new(self.damaged(entry, &why)))
+    }
+
+    /// The gap of a chunk whose bytes are nowhere.
+    fn damaged(&self, entry: &ChunkEntry, why: &str) -> Gap {
+        let chunks = entry.number..entry.number + 1;
         let gap = Gap::new(&self.name, chunks, Lack::Damaged, format!("damaged: {why}"));
-        let (from, to) = (record.meta.first_time, record.meta.last_time);
-        Err(Box::new(Gap { from, to, bytes: Some(record.bytes), ..gap }))
+        let record = entry.record.as_ref();
+        let [from, to] = [
+            record.and_then(|record| record.meta.first_time),
+            record.and_then(|record| record.meta.last_time),
+        ];
+        Gap { from, to, bytes: record.map(|record| record.bytes), ..gap }
     }
 
     /// Another file than its own that has the bytes of a chunk's record.
@@ -397,6 +360,13 @@ impl Search {
     pub(in crate::recording) fn is_copy(&self, record: &ChunkRecord, path: &Path) -> bool {
         let twins = self.twins.get(&(record.datastream, record.number));
         twins.is_some_and(|twins| twins.iter().any(|twin| twin == path))
+    }
+
+    /// Where copies of a chunk may be that were not here when this search began.
+    pub(in crate::recording) fn expect_copies(&mut self, record: &ChunkRecord, paths: Vec<PathBuf>) {
+        if !paths.is_empty() {
+            self.twins.insert((record.datastream, record.number), paths);
+        }
     }
 
     /// Its checksum is known already.

@@ -8,8 +8,9 @@
 //! The disk that makes a chunk ready gives its further copies to other disks; all write the same memory. A disk never has two copies of a
 //! chunk. A copy that a disk failed is given to another one that has none, as the only copy of a chunk is.
 //!
-//! Data come before copies: a further copy is not given to a disk that hangs, and those of safe chunks that wait for a slow disk are given
-//! up when memory becomes short. Such a chunk is counted as one with fewer copies (`account`).
+//! Data come before copies: the further copy of a safe chunk is not given to a disk that hangs, and those that wait for a slow disk are given
+//! up when half of the memory is used. Such a chunk is counted as one with fewer copies (`account`). While a chunk is not safe, any of its
+//! copies may become the only one: it waits for a disk that hangs, if no other can take it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -45,11 +46,6 @@ impl Copies {
     /// A disk has none any more.
     pub(super) fn leave(&self, disk: usize) {
         self.held.fetch_and(!bit(disk), Ordering::AcqRel);
-    }
-
-    /// Whether one is durable, or another disk has one as well.
-    pub(super) fn is_further(&self) -> bool {
-        self.is_safe() || self.held.load(Ordering::Acquire) != 0
     }
 
     pub(super) fn is_safe(&self) -> bool {
@@ -110,6 +106,6 @@ mod tests {
         let copies = Copies::on(3);
         assert!(copies.has(3) && !copies.take(3) && copies.take(0) && !copies.take(0));
         copies.leave(0);
-        assert!(!copies.has(0) && copies.take(0) && copies.is_further() && !copies.is_safe());
+        assert!(!copies.has(0) && copies.take(0) && !copies.is_safe());
     }
 }

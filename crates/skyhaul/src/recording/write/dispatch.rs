@@ -134,8 +134,9 @@ impl Dispatch {
         for (disk, candidate) in candidates.iter_mut().enumerate() {
             candidate.usable &= !work.avoids(disk);
         }
-        let is_further = work.is_further();
-        if is_further {
+        // It would only keep memory. Where no copy is durable, the one that waits may become the only one.
+        let is_spare = work.is_spare();
+        if is_spare {
             candidates.iter_mut().for_each(|candidate| candidate.usable &= !candidate.stalled);
         }
         self.mark_short(&candidates, work.bytes());
@@ -147,7 +148,7 @@ impl Dispatch {
         }
         {
             let mut state = disk.state();
-            if !state.is_usable() || is_further && state.health == DiskState::Stalled {
+            if !state.is_usable() || is_spare && state.health == DiskState::Stalled {
                 // It broke in between: choose again.
                 drop(state);
                 work.leave(index);

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Copies of safe chunks are given up when less than this part of the memory is free, until twice as much is.
-const SHORT_MEMORY_PART: usize = 8;
+/// Copies of safe chunks are given up while at most this part of the memory is free: from there on new streams are not taken, and what is
+/// forwarded or mirrored is left out later still.
+const SHORT_MEMORY_PART: usize = 2;
 
 impl Dispatch {
     /// Gives the further copies of a chunk, which a disk has just made ready, to others.
@@ -73,11 +74,11 @@ impl Dispatch {
     /// Before a chunk is given: if memory is short, copies of safe chunks that wait for a disk are given up.
     pub(super) fn shed_copies(&self) {
         let Some((free, blocks)) = self.memory().filter(|_| self.copies > 1) else { return };
-        if free * SHORT_MEMORY_PART >= blocks {
-            return;
-        }
-        let mut wanted = (2 * blocks / SHORT_MEMORY_PART).saturating_sub(free);
+        let mut wanted = (blocks / SHORT_MEMORY_PART + 1).saturating_sub(free);
         for (index, disk) in self.disks.iter().enumerate() {
+            if wanted == 0 {
+                return;
+            }
             let shed = disk.state().shed(Work::is_spare, wanted);
             wanted = wanted.saturating_sub(shed.len());
             for work in shed {

@@ -15,7 +15,7 @@
 use crate::panics::reason;
 use crate::recording::asked;
 use crate::recording::contents::Label;
-use crate::recording::copies::MAX_COPIES;
+use crate::recording::copies::{MAX_COPIED_DISKS, MAX_COPIES};
 use crate::recording::report::DiskState;
 use crate::recording::write::disk_thread::DiskThread;
 use crate::recording::write::dispatch::Dispatch;
@@ -53,7 +53,8 @@ impl WriterOptions {
             return Err(WriterError::NoDisk);
         }
         let (copies, disks) = (self.copies, self.disks.len());
-        if !(1..=MAX_COPIES).contains(&copies) || disks < copies as usize {
+        let too_many = copies > 1 && disks > MAX_COPIED_DISKS;
+        if !(1..=MAX_COPIES).contains(&copies) || disks < copies as usize || too_many {
             return Err(WriterError::Copies { copies, disks });
         }
         let (opening, looked) = Opening::look(self)?;

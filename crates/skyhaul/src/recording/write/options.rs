@@ -4,7 +4,7 @@
 //! again when the chunk is durable.
 
 use crate::recording::contents::LabelError;
-use crate::recording::copies::MAX_COPIES;
+use crate::recording::copies::{MAX_COPIED_DISKS, MAX_COPIES};
 use crate::recording::index::record::ChunkMeta;
 use serde_json::Value;
 use skyhaul_core::hint::Hint;
@@ -121,6 +121,12 @@ fn copies_refused(copies: u32, disks: usize) -> String {
             Hint(format_args!("1 to {MAX_COPIES} are possible"))
         );
     }
+    if disks > MAX_COPIED_DISKS {
+        return format!(
+            "{copies} copies of each chunk on {disks} disks{}",
+            Hint(format_args!("name at most {MAX_COPIED_DISKS} disks, or record one copy"))
+        );
+    }
     let given = if disks == 1 { "1 is".to_owned() } else { format!("{disks} are") };
     format!(
         "{copies} copies of each chunk need {copies} disks, and {given} given{}",
@@ -137,7 +143,7 @@ pub enum WriterError {
     /// There is no disk to write to.
     #[error("no disk to record to{}", Hint("name one with --disk"))]
     NoDisk,
-    /// More copies are asked for than there are disks, or none, or too many.
+    /// More copies are asked for than there are disks, or none, or too many, or there are too many disks for copies.
     #[error("{}", copies_refused(*copies, *disks))]
     Copies {
         /// Copies of each chunk.

@@ -325,11 +325,6 @@ impl Work {
         self.copies().into_iter().for_each(|copies| copies.leave(disk));
     }
 
-    /// Whether it is a further copy: its chunk has another one, or will have. One that waits for a disk that hangs would only keep memory.
-    pub(super) fn is_further(&self) -> bool {
-        self.copies().is_some_and(Copies::is_further)
-    }
-
     /// Whether another copy of its chunk is durable: its memory is worth more than it is.
     pub(super) fn is_spare(&self) -> bool {
         self.copies().is_some_and(Copies::is_safe)
