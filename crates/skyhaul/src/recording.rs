@@ -65,9 +65,10 @@ pub use report::{
     DatastreamReport, DiskState, DiskStatus, Event, Latency, RecordingReport, SpaceReport, in_words,
 };
 pub use skyhaul_core::wire::FrameSeen;
+pub use verify::adopt_stream::Repaired;
 pub use verify::judge::{DatastreamCheck, HeapsCheck, UncountedFile};
+pub use verify::repair::repair;
 pub use verify::repair::{Prover, unverified_chunks};
-pub use verify::repair::{Repaired, repair};
 pub use verify::{CheckOptions, CheckReport, Frames};
 pub use write::Writer;
 pub use write::options::{

@@ -241,9 +241,22 @@ fn begin<T: Send + 'static>(
     asked
 }
 
+/// Whether a file could not be opened for want of descriptors or memory, whatever is in it.
+pub(in crate::recording) fn is_of_this_process(error: &io::Error) -> bool {
+    // ENFILE and EMFILE.
+    error.kind() == io::ErrorKind::OutOfMemory || matches!(error.raw_os_error(), Some(23 | 24))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn want_of_descriptors_or_memory_is_no_fault_of_a_file() {
+        let is_ours = |number| is_of_this_process(&io::Error::from_raw_os_error(number));
+        // EMFILE, ENFILE and ENOMEM; EIO and ENOENT.
+        assert_eq!([24, 23, 12, 5, 2].map(is_ours), [true, true, true, false, false]);
+    }
     use std::sync::{Condvar, PoisonError};
 
     /// What keeps a question waiting.

@@ -13,7 +13,7 @@
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
 pub(super) mod adopt;
-mod adopt_stream;
+pub(super) mod adopt_stream;
 mod copies;
 pub(super) mod count;
 pub(super) mod file;

@@ -11,6 +11,7 @@
 //!
 //! Limits: this verifies what the file held at that time. Without the checksums of parts, only whole chunks are verified.
 
+use crate::recording::asked::is_of_this_process;
 use crate::recording::contents::{ChunkEntry, Gap, Lack};
 use crate::recording::index::record::ChunkRecord;
 use crate::recording::open::Recording;
@@ -398,12 +399,6 @@ impl Parts {
         let bytes = runs.iter().map(|run| run.end - run.start).sum();
         Some(Gap { from: record.meta.first_time, to: record.meta.last_time, bytes: Some(bytes), ..gap })
     }
-}
-
-/// Whether a file could not be opened for want of descriptors or memory, whatever is in it.
-pub(in crate::recording) fn is_of_this_process(error: &io::Error) -> bool {
-    // ENFILE and EMFILE.
-    error.kind() == io::ErrorKind::OutOfMemory || matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 /// The CRC-32C of a chunk, of those of its parts.

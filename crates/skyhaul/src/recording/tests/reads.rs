@@ -364,9 +364,9 @@ fn what_was_left_out_is_not_filled_as_well() {
 }
 
 /// A frame of another program's scan, by number, thread and whether it is marked invalid; its header begins it.
-type Foreign = Box<dyn Fn(u32, u32, bool) -> Vec<u8>>;
+pub(super) type Foreign = Box<dyn Fn(u32, u32, bool) -> Vec<u8>>;
 
-fn foreign_vdif() -> Foreign {
+pub(super) fn foreign_vdif() -> Foreign {
     use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
     Box::new(|n, thread, invalid| {
         let vdif = Vdif::shape(1000, 1, 2, false, true).unwrap();

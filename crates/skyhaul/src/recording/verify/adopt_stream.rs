@@ -8,7 +8,6 @@
 
 use super::adopt::{DiskCalls, adopt, is_copy};
 use super::file::READ_BYTES;
-use super::repair::Repaired;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, FIRST_ADOPTED_NUMBER};
 use crate::recording::copy_entries::by_number;
 use crate::recording::holes::FilePlaces;
@@ -19,6 +18,17 @@ use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::{ALIGN, Pool};
 use std::collections::BTreeMap;
 use std::io;
+
+/// Result of a repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Chunk files that have a record now.
+    pub adopted: u64,
+    /// Chunk files that were not given one, and why.
+    pub refused: Vec<String>,
+    /// The recording has an end now.
+    pub closed: bool,
+}
 
 /// What is known while the files of a datastream are given records.
 struct Adoption<'a> {

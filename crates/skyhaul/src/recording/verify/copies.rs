@@ -81,6 +81,25 @@ impl<'a> StreamCheck<'a> {
         }
     }
 
+    /// Whether a file has the bytes of the chunk's record or, without one, of its file.
+    fn has_same_bytes(&self, copy: &ChunkEntry, counted: Option<&ChunkEntry>) -> bool {
+        let promised = counted.and_then(|chunk| chunk.record.as_ref());
+        let seen = self.seen.get(&copy.place());
+        match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
+            (Some(record), _) => {
+                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
+            }
+            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether a repair gave a copy of a whole chunk its record, while the disk with that of the recorder was away.
+    fn is_by_repair(&self, copy: &ChunkEntry, promised: Option<&ChunkRecord>) -> bool {
+        let is_adopted = |record: Option<&ChunkRecord>| record.is_some_and(|record| record.adopted);
+        is_adopted(copy.record.as_ref()) && !is_adopted(promised) && self.short.contains(&copy.number)
+    }
+
     /// Judge a further file or record of a number.
     pub(super) fn copy(&mut self, copy: &ChunkEntry) {
         self.sum.copies += 1;
@@ -92,29 +111,19 @@ impl<'a> StreamCheck<'a> {
             .as_ref()
             .zip(promised)
             .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
-        let seen = self.seen.get(&copy.place());
         if self.sum.redundancy.is_some()
             && !differs
             && let Some(record) = &copy.record
         {
             return self.asked_copy(copy, record);
         }
-        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.place()))) {
-            (Some(record), _) => {
-                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
-            }
-            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
-            (None, None) => false,
-        };
+        let same = self.has_same_bytes(copy, counted);
         // What the recorder could not finish on a disk it wrote again, whole, on another.
         let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
         let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.place())));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
-        let is_repaired = |record: Option<&ChunkRecord>| record.is_some_and(|record| record.adopted);
-        let by_repair = is_repaired(copy.record.as_ref()) && !is_repaired(promised);
         let (verdict, text) = match (copy.bytes, same) {
-            // The disk with the whole copy was away when it was repaired.
-            _ if differs && by_repair && self.short.contains(&number) => (
+            _ if differs && self.is_by_repair(copy, promised) => (
                 Verdict::FewerCopies,
                 format!(
                     "a repair made its record, and that of the recorder differs: it is no copy of chunk {number}"

@@ -11,15 +11,15 @@
 //! chunk may have been moved or renamed, and its record identifies it by length and CRC-32C.
 
 use super::adopt::{DiskCalls, sync_name};
-use super::adopt_stream::adopt_of;
+use super::adopt_stream::{Repaired, adopt_of};
 use super::file::{READ_BYTES, checksum, read_part};
 use crate::frames::FramesOf;
+use crate::recording::asked::is_of_this_process;
 use crate::recording::contents::{ChunkEntry, DatastreamEntry, Gap, Lack, State, Time, Verdict};
 use crate::recording::index::record::{ChunkRecord, Datastream, Record, Session};
 use crate::recording::open::{OpenError, Recording};
 use crate::recording::plan;
 use crate::recording::plan::Step;
-use crate::recording::read::pieces::is_of_this_process;
 use crate::recording::report::{DatastreamReport, RecordingReport};
 use skyhaul_core::hint::Hint;
 use skyhaul_io::disk::{Faults, Log};
@@ -35,17 +35,6 @@ use std::time::Duration;
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A recording with more missing chunks is not closed, because its end would have to list them all.
 const MAX_MISSING_CHUNKS: u64 = 10_000;
-
-/// Result of a repair.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repaired {
-    /// Chunk files that have a record now.
-    pub adopted: u64,
-    /// Chunk files that were not given one, and why.
-    pub refused: Vec<String>,
-    /// The recording has an end now.
-    pub closed: bool,
-}
 
 /// Make index records for files that no index knows: they then count as acknowledged, and say that they were
 /// adopted. Then give the recording an end, if it has none and every disk of it is here.

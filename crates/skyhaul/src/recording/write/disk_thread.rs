@@ -165,7 +165,14 @@ impl DiskThread {
     }
 
     fn next_work(&self) -> Option<Work> {
-        let mine = self.shared().state().pop();
+        let is_short = self.dispatch.is_memory_short();
+        let mut state = self.shared().state();
+        // What a slow disk writes keeps its memory: then one copy at a time, and data as ever.
+        if is_short && state.is_writing() {
+            return state.pop_data();
+        }
+        let mine = state.pop();
+        drop(state);
         mine.or_else(|| self.dispatch.steal(self.index))
     }
 

@@ -36,6 +36,8 @@ impl Dispatch {
         let step = self.ledger().copy_written(ready.datastream, ready.number, bytes);
         copies.set_safe();
         self.after_copy(ready, step);
+        // Now that it is safe, its other copies may be given up: no chunk may come that asks for it.
+        self.shed_copies();
     }
 
     /// No disk takes a copy. If the chunk has no other, it is lost.
@@ -71,7 +73,13 @@ impl Dispatch {
         self.event(Event::now(kind, None, text), None);
     }
 
-    /// Before a chunk is given: if memory is short, copies of safe chunks that wait for a disk are given up.
+    /// Whether so little memory is free that data come before copies.
+    pub(super) fn is_memory_short(&self) -> bool {
+        let memory = self.memory().filter(|_| self.copies > 1);
+        memory.is_some_and(|(free, blocks)| free <= blocks / SHORT_MEMORY_PART)
+    }
+
+    /// Before a chunk is given, and when one is safe: if memory is short, copies of safe chunks that wait for a disk are given up.
     pub(super) fn shed_copies(&self) {
         let Some((free, blocks)) = self.memory().filter(|_| self.copies > 1) else { return };
         let mut wanted = (blocks / SHORT_MEMORY_PART + 1).saturating_sub(free);

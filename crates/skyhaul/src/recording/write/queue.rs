@@ -93,6 +93,19 @@ impl DiskQueue {
         Some(work)
     }
 
+    /// Whether a chunk is being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.flying.values().any(|flying| !flying.written)
+    }
+
+    /// The work that has waited longest, among those that are no copies of chunks.
+    pub(super) fn pop_data(&mut self) -> Option<Work> {
+        let at = self.work.iter().position(|work| work.copies().is_none())?;
+        let work = self.work.remove(at)?;
+        self.waiting -= work.bytes();
+        Some(work)
+    }
+
     /// At most `most` of the works that have waited longest, among those that `is_spare`.
     pub(super) fn shed(&mut self, is_spare: impl Fn(&Work) -> bool, most: usize) -> Vec<Work> {
         let mut shed = Vec::new();
