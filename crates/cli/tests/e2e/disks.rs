@@ -157,7 +157,9 @@ pub(crate) fn in_mid_scan_with(
     act(&site.disks[at]);
     // It is its turn, too, while these are filled.
     wait_for("more chunks", || (others() > before + 24 || !sender.is_running()).then_some(()));
-    sender.signal(Signal::INT);
+    if sender.is_running() {
+        sender.signal(Signal::INT);
+    }
     let sent = sender.finish().json();
     recorder.drained();
     (recorder.stop(), sent)
