@@ -26,6 +26,7 @@ mod claims;
 mod contents;
 mod copies;
 mod copy_entries;
+mod facts;
 mod holes;
 mod index;
 mod intake;
@@ -37,6 +38,7 @@ mod pattern;
 mod plan;
 mod read;
 mod report;
+mod survey;
 mod verify;
 mod write;
 
@@ -45,6 +47,7 @@ pub use asked::{DISK_ANSWER_TIMEOUT, ask as ask_disks, is_hanging as is_disk_han
 pub use contents::{ChunkEntry, DatastreamEntry, FileEntry, Finding, Gap, Instead, Lack, State, Verdict};
 pub use contents::{Label, LabelError};
 pub use copies::{CopyCounts, MAX_COPIES};
+pub use facts::ScanFacts;
 pub use index::record::HeapsOf;
 pub use index::record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, PART_BYTES, Record, Session,
@@ -65,6 +68,7 @@ pub use report::{
     DatastreamReport, DiskState, DiskStatus, Event, Latency, RecordingReport, SpaceReport, in_words,
 };
 pub use skyhaul_core::wire::FrameSeen;
+pub use survey::{ScanPart, ScanSurvey, scan_fingerprint, scan_parts};
 pub use verify::adopt_stream::Repaired;
 pub use verify::judge::{DatastreamCheck, HeapsCheck, UncountedFile};
 pub use verify::repair::repair;

@@ -133,20 +133,21 @@ impl ScanNames {
 /// Directories of one disk that can be scans: they hold an index or chunk files.
 fn labels(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
     let names = std::fs::read_dir(disk)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let names = names.filter(|name| {
-        alive();
-        let directory = disk.join(name);
-        let Ok(mut files) = std::fs::read_dir(&directory) else {
-            // What cannot be looked at may be a scan: opening it says what is wrong.
-            let kind = std::fs::symlink_metadata(&directory);
-            return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
-        };
-        files.any(|file| {
-            let file = file.ok().and_then(|file| file.file_name().into_string().ok());
-            file.is_some_and(|file| chunk_number(name, &file).is_some() || file == format!("{name}.index"))
-        })
-    });
-    Ok(names.collect())
+    Ok(names.filter(|name| is_scan_directory(name, &disk.join(name), alive)).collect())
+}
+
+/// Whether the directory of this name can be that of a scan.
+pub(super) fn is_scan_directory(name: &str, directory: &Path, alive: &dyn Fn()) -> bool {
+    alive();
+    let Ok(mut files) = std::fs::read_dir(directory) else {
+        // What cannot be looked at may be a scan: opening it says what is wrong.
+        let kind = std::fs::symlink_metadata(directory);
+        return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+    };
+    files.any(|file| {
+        let file = file.ok().and_then(|file| file.file_name().into_string().ok());
+        file.is_some_and(|file| chunk_number(name, &file).is_some() || file == format!("{name}.index"))
+    })
 }
 
 /// The frames of a datastream, unless it is one of heaps or events.
@@ -188,7 +189,7 @@ impl Recording {
     }
 }
 
-fn summary(recording: Recording) -> ScanSummary {
+pub(super) fn summary(recording: Recording) -> ScanSummary {
     let streams = &recording.datastreams;
     let steps = streams.iter().flat_map(|stream| plan::steps(&recording, stream, 0));
     let missing = steps.map(|step| match step {
@@ -230,7 +231,7 @@ fn summary(recording: Recording) -> ScanSummary {
 }
 
 /// A directory that may be a scan, but cannot be inspected.
-fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
+pub(super) fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
     ScanSummary {
         scan: label.to_owned(),
         state: State::Unindexed,

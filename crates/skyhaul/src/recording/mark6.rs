@@ -21,7 +21,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use write::{BLOCK_SIZES, DATA, FILE_HEADER, SUFFIX, SYNC};
+use write::{BLOCK_SIZES, FILE_HEADER, SYNC};
+pub(super) use write::{DATA, SUFFIX};
 
 /// Blocks of a file below half their size: recorders write one or two.
 const MAX_SHORT_BLOCKS: usize = 64;
@@ -75,7 +76,12 @@ pub fn scans_on(disk: &Path) -> Vec<String> {
     let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
     let files = entries.filter_map(Result::ok).filter(|entry| is_scattered(&entry.path()));
     let names = files.filter_map(|entry| entry.file_name().into_string().ok());
-    names.map(|name| name.strip_suffix(SUFFIX).unwrap_or(&name).to_owned()).collect()
+    names.map(|name| label_of(&name).to_owned()).collect()
+}
+
+/// The scan of a file of this name.
+pub(super) fn label_of(name: &str) -> &str {
+    name.strip_suffix(SUFFIX).unwrap_or(name)
 }
 
 /// Whether a file begins as one of a Mark 6.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// Directory of the scans on a disk, and how their names end.
-pub(super) const DATA: &str = "data";
-pub(super) const SUFFIX: &str = ".vdif";
+pub(in crate::recording) const DATA: &str = "data";
+pub(in crate::recording) const SUFFIX: &str = ".vdif";
 pub(super) const SYNC: u32 = 0xFEED_6666;
 /// Bytes before the first block.
 pub(super) const FILE_HEADER: u64 = 20;
