@@ -11,8 +11,8 @@ use super::ceiling::DestinationConfig;
 use super::events::StationAction;
 use super::part::{QueuedId, QueuedPart, UNKNOWN_FILE_SYSTEM};
 use super::queued::{
-    FIRST_RETRY_MILLIS, FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS,
-    QueueRefusal, QueuedCommand, QueuedEvent, QueuedOutcome, QueuedRequest, QueuedState, QueuedStatus,
+    FreeSpace, GIVE_UP_MILLIS, MAX_DONE_COPIES, MAX_QUEUED, MAX_RETRY_MILLIS, QueueRefusal, QueuedCommand,
+    QueuedEvent, QueuedOutcome, QueuedRequest, QueuedState, QueuedStatus, retry_millis,
 };
 use super::state::{MAX_WAITING, RequestId, TransferPace, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -337,6 +337,7 @@ impl Queue {
                 one.status.unconfirmed_bytes = unconfirmed_bytes.min(size - one.status.there_bytes);
             }
             QueuedEvent::Connected { data_encrypted } => one.status.data_encrypted = Some(data_encrypted),
+            QueuedEvent::Unchanged { fingerprint } => one.status.fingerprint = Some(fingerprint),
             QueuedEvent::Comparing => {
                 (one.status.state, one.status.rate_bits) = (QueuedState::Comparing, 0);
                 (one.status.there_bytes, one.status.unconfirmed_bytes) = (size, 0);
@@ -387,7 +388,7 @@ impl Queue {
             }
             QueuedOutcome::Failed { reason, is_final } => (reason, is_final),
         };
-        status.reason = Some(reason);
+        (status.reason, status.fingerprint) = (Some(reason), None);
         status.failures = status.failures.saturating_add(1);
         let since = *status.failing_since.get_or_insert(now);
         let is_over = now.0.saturating_sub(since.0) >= GIVE_UP_MILLIS;
@@ -398,7 +399,7 @@ impl Queue {
             return self.end(now, copy, QueuedState::Failed, actions);
         }
         status.state = QueuedState::BackingOff;
-        status.due_at = UnixMillis(now.0.saturating_add(delay(status.failures)));
+        status.due_at = UnixMillis(now.0.saturating_add(retry_millis(status.failures)));
         actions.push(StationAction::QueuedChanged(status.clone()));
         actions.push(StationAction::KeepQueue);
     }
@@ -434,19 +435,13 @@ impl Queue {
     }
 }
 
-/// Time until the next attempt after so many failures.
-fn delay(failures: u32) -> i64 {
-    let doublings = failures.saturating_sub(1).min(16);
-    (FIRST_RETRY_MILLIS << doublings).min(MAX_RETRY_MILLIS)
-}
-
 impl Queued {
     fn start(&mut self, now: UnixMillis, actions: &mut Vec<StationAction>) {
         let status = &mut self.status;
         status.state = QueuedState::Running;
         status.attempts = status.attempts.saturating_add(1);
         // It is told its pace right after, if it has one.
-        status.pace = TransferPace::Free;
+        (status.pace, status.fingerprint) = (TransferPace::Free, None);
         (self.moved_bytes, self.measured, self.stop) = (0, (now, 0), None);
         let command = QueuedCommand::Start(status.request.clone());
         actions.push(StationAction::Queued { copy: status.copy, command });

@@ -474,3 +474,35 @@ fn what_arrives_is_not_yet_there() {
     );
     assert_eq!(failures(&mut world, true), (1, 5_000));
 }
+
+/// A digest of files is that of the attempt which proved all of them, and of no other.
+#[test]
+fn files_that_did_not_change_are_those_of_the_attempt_that_proved_all() {
+    let mut world = World::new();
+    let tell = |world: &mut World, copy, event| drop(world.event(StationEvent::Queued { copy, event }));
+    let unchanged = |text: &str| QueuedEvent::Unchanged { fingerprint: text.into() };
+    let of = |world: &World, copy| world.status(copy).fingerprint;
+    let copy = world.add("s0", "one", 1000, 10_000).unwrap();
+    tell(&mut world, copy, unchanged("of this attempt"));
+    world.ended(copy, QueuedOutcome::Compared { files: 1, bytes: 1000 });
+    assert_eq!((world.status(copy).state, of(&world, copy)), (QueuedState::Failed, None));
+    world.ask(QueueRequest::Retry(copy));
+    tell(&mut world, copy, unchanged("of the next"));
+    world.ended(copy, QueuedOutcome::Failed { reason: "reset".into(), is_final: false });
+    assert_eq!(of(&world, copy), None);
+    // After a kill, too.
+    world.ask(QueueRequest::Retry(copy));
+    tell(&mut world, copy, unchanged("of one that was killed"));
+    world.kept = (world.station.last_queued().0, world.station.queued());
+    world.restart();
+    world.ended(copy, QueuedOutcome::Compared { files: 2, bytes: 1000 });
+    assert_eq!((world.status(copy).state, of(&world, copy)), (QueuedState::Done, None));
+    let other = world.add("s1", "one", 1000, 10_000).unwrap();
+    tell(&mut world, other, unchanged("ab12"));
+    world.ended(other, QueuedOutcome::Compared { files: 2, bytes: 1000 });
+    // What comes late is not believed.
+    tell(&mut world, copy, unchanged("late"));
+    tell(&mut world, other, unchanged("late"));
+    world.restart();
+    assert_eq!((of(&world, copy), of(&world, other).as_deref()), (None, Some("ab12")));
+}

@@ -29,6 +29,12 @@ pub const MAX_RETRY_MILLIS: i64 = 600_000;
 /// A copy that has moved nothing for so long, in spite of all attempts, has failed.
 pub const GIVE_UP_MILLIS: i64 = 86_400_000;
 
+/// Time until the next attempt after so many failures, milliseconds.
+pub(super) fn retry_millis(failures: u32) -> i64 {
+    let doublings = failures.saturating_sub(1).min(16);
+    (FIRST_RETRY_MILLIS << doublings).min(MAX_RETRY_MILLIS)
+}
+
 /// The copy that a client asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueuedRequest {
@@ -155,6 +161,9 @@ pub struct QueuedStatus {
     pub rate_bits: u64,
     /// How fast it may copy.
     pub pace: TransferPace,
+    /// The digest of the scan's files, as they were before the attempt that copied and compared all of them, and after it; `None`: not known, or they
+    /// have changed meanwhile. See `skyhaul::recording::scan_fingerprint`.
+    pub fingerprint: Option<String>,
     /// What was wrong last.
     pub reason: Option<String>,
     /// Whether it was told to end, and has not yet.
@@ -188,6 +197,11 @@ pub enum QueuedEvent {
     },
     /// Everything was copied; now both ends are read.
     Comparing,
+    /// Both ends were read, and all files of the scan are those that they were before this attempt.
+    Unchanged {
+        /// The digest of these files.
+        fingerprint: String,
+    },
     /// The attempt has ended.
     Ended(QueuedOutcome),
 }
