@@ -380,5 +380,18 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
+/// A value of a query: `%2F` as `/`.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = (*first == b'%').then(|| after.get(..2)).flatten();
+        let octet = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        octets.push(octet.unwrap_or(*first));
+        rest = if octet.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,9 @@
 mod alerts;
 pub mod api;
 mod api_queue;
+mod api_scans;
 mod api_schedules;
+mod catalogue;
 pub mod client;
 mod clock;
 mod copying;
@@ -34,6 +36,7 @@ mod kept;
 mod kept_queue;
 mod metrics;
 mod mount_signs;
+mod openapi;
 mod queue;
 mod recorder;
 mod routes;
@@ -63,6 +66,7 @@ use crate::served::roots::ServedDirectory;
 use crate::vsi::Arrivals;
 use crate::webdav::WebDavServer;
 use alerts::Alerts;
+use catalogue::Catalogue;
 use clock::now;
 use dashboard::board::Board;
 use disk_jobs::{ALARMS_FILE, DiskJobs};
@@ -121,6 +125,7 @@ impl StationService {
         let alerts = Alerts::start(&setup.alarms, &jobs.kept(ALARMS_FILE), &json::wall_clock(now()))?;
         let (job, delivery_jobs) = std::sync::mpsc::channel();
         let board = Mutex::new(Board::new(setup.disks.len()));
+        let catalogue = Catalogue::new(&setup.disks);
         let shared = Arc::new(Shared {
             setup,
             state: Mutex::new(state),
@@ -134,6 +139,7 @@ impl StationService {
             readers: Arc::new(()),
             interrupted: Mutex::default(),
             jobs: Arc::new(jobs),
+            catalogue,
             schedules: Mutex::new(Schedules::default()),
             changing: Mutex::default(),
             queue_version: Mutex::default(),
@@ -154,6 +160,7 @@ impl StationService {
         // The queue first: what is in it is not queued again by a schedule.
         shared.restore_queue()?;
         shared.restore_schedules()?;
+        catalogue::watch::start(&shared)?;
         watched::watch(&shared)?;
         dashboard::watch::start(&shared)?;
         let timed = Arc::clone(&shared);

@@ -11,7 +11,8 @@
 
 use super::clock::now;
 use super::dashboard::pages::{PAGE_FILES, is_foreign, is_page};
-use super::routes::{Call, ROUTES, openapi};
+use super::openapi::openapi;
+use super::routes::{Call, ROUTES};
 use super::{StationService, json, metrics};
 use crate::http::{Carries, Connection, HttpServer, HttpService, usual_connections};
 use crate::rights::{Denied, Rights};
@@ -28,7 +29,6 @@ use serde_json::Value;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::lock::lock;
 use skyhaul::receive::Origin;
-use skyhaul::recording::{ScanNames, scan_summary_within};
 use skyhaul::wire::Format;
 use skyhaul_core::station::{
     QueueRefusal, QueuedState, QueuedStatus, RecordingOverrides, StartRequest, StationRefusal, StationRequest,
@@ -54,12 +54,6 @@ pub const MAX_BODIES: usize = 128;
 const MAX_THREADS: usize = 256;
 /// Maximum number of ports of a recording.
 const MAX_PORTS: usize = 64;
-/// Maximum number of scans in a reply.
-const MAX_LISTED: usize = 1000;
-/// How long a disk may make no progress while scans are listed. If none answers, the reply comes after twice as long.
-const LIST_TIMEOUT: Duration = Duration::from_millis(400);
-/// Number of scans in a reply, if the request gives none.
-const DEFAULT_LISTED: usize = 100;
 
 /// A running API. It stops when dropped.
 pub struct StationApi(HttpServer);
@@ -71,7 +65,7 @@ pub(super) struct ApiState {
     rights: Rights,
     bodies: Arc<Semaphore>,
     /// One list of scans at a time: each reads all indexes.
-    listing: Arc<tokio::sync::Mutex<()>>,
+    pub(super) listing: Arc<tokio::sync::Mutex<()>>,
     /// One schedule is loaded or removed at a time.
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
     /// Copies are accepted one order at a time: each counts the space that the others take.
@@ -301,6 +295,8 @@ impl ApiState {
                 None => return Err(StationRefusal::NoRecording { name, active: self.active() }.into()),
             },
             Call::Scans => self.scans(query).await?,
+            Call::Catalogue => self.catalogue(query).await?,
+            Call::RebuildCatalogue => self.rebuild_catalogue(),
             Call::Schedules => replied(StatusCode::OK, &self.schedules()),
             Call::LoadSchedule => self.load_schedule(request).await?,
             Call::Schedule => replied(StatusCode::OK, &self.schedule(&name)?),
@@ -396,37 +392,6 @@ impl ApiState {
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text)
             .map_err(|error| Failure::bad(format!("{error}{}", Hint("see /api/v1/openapi.json"))))
-    }
-
-    async fn scans(&self, query: &str) -> Result<Response, Failure> {
-        let (mut after, mut limit) = (String::new(), DEFAULT_LISTED);
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            match key {
-                "after" => value.clone_into(&mut after),
-                "limit" => {
-                    let parsed = value.parse().ok().filter(|limit| (1..=MAX_LISTED).contains(limit));
-                    limit =
-                        parsed.ok_or_else(|| Failure::bad(format!("limit: expected 1 to {MAX_LISTED}")))?;
-                }
-                _ => return Err(Failure::bad("expected `after` or `limit`")),
-            }
-        }
-        let Ok(listing) = Arc::clone(&self.listing).try_lock_owned() else {
-            let text = format!("another list is being made{}", Hint("ask again"));
-            return Err(Failure::new(503, "busy", text));
-        };
-        let disks = self.service.shared.setup.disks.clone();
-        let list = move || {
-            // Also if the client leaves.
-            let _listing = listing;
-            let found = ScanNames::on(&disks, LIST_TIMEOUT);
-            let names = found.labels.into_iter().filter(|name| *name > after).take(limit);
-            let scans: Vec<_> =
-                names.filter_map(|name| scan_summary_within(&disks, &name, LIST_TIMEOUT)).collect();
-            serde_json::json!({ "scans": scans, "silent_disks": found.silent_disks })
-        };
-        let listed = tokio::task::spawn_blocking(list).await.map_err(Failure::bad)?;
-        Ok(replied(StatusCode::OK, &listed))
     }
 
     fn events(&self, connection: Arc<Connection>) -> Result<Response, Failure> {

@@ -15,6 +15,7 @@ use super::setup::DestinationSetup;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::file::{TOKEN, read_small_text};
 use skyhaul::peer::Token;
+use skyhaul::recording::{scan_fingerprint, scan_parts};
 use skyhaul::stop::StopFlag;
 use skyhaul_core::hint::split;
 use skyhaul_core::station::{
@@ -41,6 +42,9 @@ const TRIAL_BITS: u64 = 1_000_000_000;
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How long an attempt that was told to end may take while nothing moves.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a disk may make no progress while the scan's files are listed; of one that is slower, it is not known whether they changed.
+const FINGERPRINT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What others say to a copy.
 #[derive(Debug, Default)]
@@ -83,7 +87,7 @@ type Report = Arc<dyn Fn(StationEvent) + Send + Sync>;
 
 /// Starts the thread; or returns what is to be reported without it.
 pub(super) fn spawn(
-    destination: Option<&DestinationSetup>,
+    (destination, disks): (Option<&DestinationSetup>, &[PathBuf]),
     (id, request): (QueuedId, QueuedRequest),
     (control, is_held): (Arc<CopyControl>, bool),
     report: Report,
@@ -100,7 +104,7 @@ pub(super) fn spawn(
     if is_held {
         return Err(failed("a disk does not respond: the last attempt has not ended yet".into()));
     }
-    let copying = Copying { id, destination, request, control, report };
+    let copying = Copying { id, destination, request, control, disks: disks.to_vec(), report };
     let thread = std::thread::Builder::new().name("station-copy".into());
     thread.spawn(move || copying.run()).map_err(|error| failed(format!("start a thread: {error}")))
 }
@@ -171,6 +175,8 @@ struct Copying {
     destination: DestinationSetup,
     request: QueuedRequest,
     control: Arc<CopyControl>,
+    /// The station's disks.
+    disks: Vec<PathBuf>,
     report: Report,
 }
 
@@ -224,6 +230,7 @@ impl Copying {
             (Ok(options), Ok(token)) => (options, token),
             (Err(error), _) | (_, Err(error)) => return failed(&error.to_string()),
         };
+        let before = self.fingerprint();
         let mut is_connected = false;
         let report = self.copy(&options, &token, &mut |progress| {
             if !std::mem::replace(&mut is_connected, true) {
@@ -246,12 +253,31 @@ impl Copying {
             (Some(QueuedOutcome::Failed { reason, .. }), Ok(report)) if report.stopped.is_none() => {
                 QueuedOutcome::Failed { reason, is_final: true }
             }
-            (None, Ok(report)) => QueuedOutcome::Compared {
-                files: report.compared.len() as u64,
-                bytes: report.compared.iter().map(|file| file.bytes).sum(),
-            },
+            (None, Ok(report)) => {
+                if let Some(fingerprint) = before.filter(|before| self.fingerprint().as_ref() == Some(before))
+                {
+                    self.tell(QueuedEvent::Unchanged { fingerprint });
+                }
+                QueuedOutcome::Compared {
+                    files: report.compared.len() as u64,
+                    bytes: report.compared.iter().map(|file| file.bytes).sum(),
+                }
+            }
             (outcome, _) => outcome.unwrap_or_else(|| failed("nothing was compared")),
         }
+    }
+
+    /// The digest of the scan's files now, if all of them are among those that are copied.
+    fn fingerprint(&self) -> Option<String> {
+        let scan = &self.request.scan;
+        let parts = scan_parts(&self.disks, scan, FINGERPRINT_TIMEOUT).ok()?;
+        let there = || {
+            self.disks.iter().zip(&parts).filter_map(|(disk, part)| Some((disk.as_path(), part.as_ref()?)))
+        };
+        let (files, bytes) =
+            there().fold((0, 0), |(files, bytes), (_, part)| (files + part.files, bytes + part.bytes));
+        let are_copied = (files, bytes) == (self.request.files(), self.request.bytes());
+        scan_fingerprint(scan, there()).filter(|_| are_copied)
     }
 
     fn show(&self, progress: &Progress) {

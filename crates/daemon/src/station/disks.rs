@@ -5,14 +5,10 @@ use super::shared::Shared;
 use skyhaul::core::hint::Hint;
 use skyhaul::io::disk::{capacity_bytes, free_bytes};
 use skyhaul::io::lock::lock;
-use skyhaul::recording::{
-    DISK_ANSWER_TIMEOUT, ScanNames, State as ScanState, WriterOptions, ask_disks, is_disk_hanging,
-    scan_summary,
-};
+use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanNames, WriterOptions, ask_disks, is_disk_hanging};
 use skyhaul_core::station::{DiskCondition, StationEvent};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -27,7 +23,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(2);
 /// A thread that waits looks this often whether the service has ended.
 const WAIT_STEP: Duration = Duration::from_millis(50);
 /// Maximum number of interrupted scans that are remembered.
-const MAX_INTERRUPTED: usize = 256;
+pub(super) const MAX_INTERRUPTED: usize = 256;
 
 /// Refuses disks that no scan could be recorded to.
 pub(super) fn check(setup: &StationSetup) -> io::Result<()> {
@@ -83,7 +79,6 @@ pub(super) fn watch(shared: &Arc<Shared>) -> io::Result<()> {
     }
     let watching = Arc::clone(shared);
     std::thread::Builder::new().name("station-names".into()).spawn(move || {
-        find_interrupted(&watching);
         while pause(&watching, NAMES_INTERVAL) {
             update_names(&watching);
         }
@@ -117,28 +112,6 @@ fn condition(shared: &Shared, disk: usize) -> StationEvent {
         Some(_) => DiskCondition::Usable,
     };
     StationEvent::DiskState { disk, condition, free_bytes: room }
-}
-
-/// Notes scans that a recorder left without an end, such as one that was killed.
-fn find_interrupted(shared: &Shared) {
-    let names = lock(&shared.state).names.clone();
-    for name in names {
-        if shared.over.load(Ordering::Relaxed) {
-            return;
-        }
-        let summary = scan_summary(&shared.setup.disks, &name);
-        // Its end may be on a disk that does not respond.
-        let is_seen = |disks: &[PathBuf]| !disks.iter().any(|disk| shared.setup.disks.contains(disk));
-        let is_interrupted = summary.is_some_and(|summary| {
-            summary.state == ScanState::Interrupted && is_seen(&summary.missing_disks)
-        });
-        if is_interrupted {
-            let mut interrupted = lock(&shared.interrupted);
-            if interrupted.len() < MAX_INTERRUPTED {
-                interrupted.push(name);
-            }
-        }
-    }
 }
 
 /// Reports scans that others recorded, copied here or removed. Those of a disk that does not respond stay.

@@ -63,6 +63,7 @@ pub(super) fn text(service: &StationService) -> String {
     all.extend(shared.files.get().into_iter().flat_map(|files| files.metrics(&of_files)));
     all.extend(shared.peers.get().into_iter().flat_map(|peers| peers.metrics(&metric)));
     all.extend(shared.alerts.metrics(&metric));
+    all.extend(shared.catalogue.metrics(shared.recorded_scans(), &metric));
     all.extend(of_recordings(&snapshot));
     all.extend(of_deliveries(service, &snapshot));
     let mut usable = metric("disk_usable", Kind::Gauge, "Whether a disk can be written to.");

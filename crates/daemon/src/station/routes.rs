@@ -1,6 +1,4 @@
-//! The calls of the HTTP API: one table, from which the router and the OpenAPI document are made.
-
-use serde_json::{Map, Value, json};
+//! The calls of the HTTP API: one table, from which the router and the OpenAPI document ([`super::openapi`]) are made.
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +8,8 @@ pub(super) enum Call {
     Recording,
     Stop,
     Scans,
+    Catalogue,
+    RebuildCatalogue,
     Schedules,
     LoadSchedule,
     Schedule,
@@ -32,18 +32,18 @@ pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) call: Call,
-    summary: &'static str,
+    pub(super) summary: &'static str,
     /// Fields of the body: name, type, whether it is required, what it is.
-    body: &'static [(&'static str, &'static str, bool, &'static str)],
+    pub(super) body: &'static [(&'static str, &'static str, bool, &'static str)],
     /// Parameters of the query: name, type, what it is.
-    query: &'static [(&'static str, &'static str, &'static str)],
+    pub(super) query: &'static [(&'static str, &'static str, &'static str)],
     /// The reply: status, content type, what it is.
-    reply: (u16, &'static str, &'static str),
+    pub(super) reply: (u16, &'static str, &'static str),
     /// Statuses of errors.
-    errors: &'static [u16],
+    pub(super) errors: &'static [u16],
 }
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// Every call.
 pub(super) const ROUTES: &[Route] = &[
@@ -122,6 +122,38 @@ pub(super) const ROUTES: &[Route] = &[
             "`scans`, as `skyhaul ls --json` has them, and `silent_disks`, whose scans may be missing",
         ),
         errors: &[400, 503],
+    },
+    Route {
+        method: "GET",
+        path: "/api/v1/catalogue",
+        call: Call::Catalogue,
+        summary: "Scans on the disks and their copies, by name, as the station knows them: no disk is read for the reply",
+        body: &[],
+        query: &[
+            ("after", "string", "only scans whose names come after this one"),
+            ("limit", "integer", "maximum number of scans, up to 1000 (default: 100)"),
+            (
+                "match",
+                "string",
+                "only scans of this name; * and ? stand for any characters; may be given several times",
+            ),
+        ],
+        reply: (
+            200,
+            JSON,
+            "`scans`: `state` (closed, open, interrupted, damaged, unindexed, unknown) and its `reason`, `disks`, `fingerprint`, `index` (what its indexes say), `copies`; `catalogue`: whether all disks were looked at, and how many scans are unread",
+        ),
+        errors: &[400],
+    },
+    Route {
+        method: "POST",
+        path: "/api/v1/catalogue/rebuild",
+        call: Call::RebuildCatalogue,
+        summary: "Read the indexes of all scans again; until then, each is unknown",
+        body: &[],
+        query: &[],
+        reply: (200, JSON, "`unread`: how many scans are read again"),
+        errors: &[],
     },
     Route {
         method: "GET",
@@ -328,76 +360,3 @@ pub(super) const ROUTES: &[Route] = &[
         errors: &[],
     },
 ];
-
-/// The OpenAPI document of [`ROUTES`].
-pub(super) fn openapi() -> Value {
-    let mut paths: Map<String, Value> = Map::new();
-    for route in ROUTES {
-        let of_path = paths.entry(route.path).or_insert_with(|| json!({}));
-        of_path[route.method.to_ascii_lowercase()] = operation(route);
-    }
-    let error = json!({
-        "type": "object",
-        "properties": { "error": {
-            "type": "object",
-            "required": ["code", "message"],
-            "properties": {
-                "code": { "type": "string" },
-                "message": { "type": "string" },
-                "hint": { "type": ["string", "null"] },
-            },
-        } },
-    });
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Skyhaul station", "version": "1" },
-        "paths": paths,
-        "components": {
-            "schemas": { "Error": error },
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-        },
-    })
-}
-
-fn operation(route: &Route) -> Value {
-    let in_path = route
-        .path
-        .contains("{name}")
-        .then(|| json!({ "name": "name", "in": "path", "required": true, "schema": { "type": "string" } }));
-    let in_query = route.query.iter().map(|(name, kind, text)| {
-        json!({ "name": name, "in": "query", "description": text, "schema": { "type": kind } })
-    });
-    let (status, content, text) = route.reply;
-    let mut responses = Map::new();
-    responses.insert(status.to_string(), json!({ "description": text, "content": { content: {} } }));
-    let always: &[u16] = if route.call == Call::Metrics { &[] } else { &[401, 403] };
-    for status in always.iter().chain(route.errors) {
-        let schema = json!({ "$ref": "#/components/schemas/Error" });
-        let error = json!({ "description": "refused", "content": { JSON: { "schema": schema } } });
-        responses.insert(status.to_string(), error);
-    }
-    let security = if route.call == Call::Metrics { json!([]) } else { json!([{ "token": [] }, {}]) };
-    let mut operation = json!({
-        "operationId": format!("{:?}", route.call).to_ascii_lowercase(),
-        "summary": route.summary,
-        "security": security,
-        "parameters": in_path.into_iter().chain(in_query).collect::<Vec<_>>(),
-        "responses": responses,
-    });
-    if !route.body.is_empty() {
-        let required: Vec<_> = route.body.iter().filter(|field| field.2).map(|field| field.0).collect();
-        let field = |(name, kind, _, text): &(&str, &str, bool, &str)| {
-            ((*name).to_owned(), json!({ "type": kind, "description": text }))
-        };
-        operation["requestBody"] = json!({
-            "required": !required.is_empty(),
-            "content": { JSON: { "schema": {
-                "type": "object",
-                "required": required,
-                "additionalProperties": false,
-                "properties": route.body.iter().map(field).collect::<Map<_, _>>(),
-            } } },
-        });
-    }
-    operation
-}

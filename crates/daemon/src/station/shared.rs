@@ -1,6 +1,7 @@
 //! The state of a station, what its threads share, and how each action is carried out.
 
 use super::alerts::Alerts;
+use super::catalogue::Catalogue;
 use super::clock::now;
 use super::copying::{self, CopyControl};
 use super::dashboard::board::Board;
@@ -18,8 +19,9 @@ use crate::vsi::Arrivals;
 use crate::webdav::FilesView;
 use skyhaul::io::lock::lock;
 use skyhaul_core::station::{
-    QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingOutcome, RecordingStatus, RequestId, Station,
-    StationAction, StationEvent, StationRefusal, StationRequest, TransferCommand, TransferEvent, TransferId,
+    QueuedCommand, QueuedEvent, QueuedId, RecordingId, RecordingOutcome, RecordingState, RecordingStatus,
+    RequestId, Station, StationAction, StationEvent, StationRefusal, StationRequest, TransferCommand,
+    TransferEvent, TransferId,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +64,8 @@ pub(super) struct Shared {
     /// What the dashboard remembers. Its lock is the last that is taken, but for that of the watchers.
     pub(super) board: Mutex<Board>,
     pub(super) jobs: Arc<DiskJobs>,
+    /// What is known of the scans on the disks.
+    pub(super) catalogue: Catalogue,
     /// What is sent of alarms.
     pub(super) alerts: Alerts,
     pub(super) schedules: Mutex<Schedules>,
@@ -139,30 +143,44 @@ impl Shared {
         receiver
     }
 
+    /// The scans that are being recorded.
+    pub(super) fn recorded_scans(&self) -> BTreeSet<String> {
+        let recordings = lock(&self.state).station.snapshot().recordings;
+        let active = recordings.into_iter().filter(|one| one.state != RecordingState::Ended);
+        active.map(|one| one.name).collect()
+    }
+
     /// Reports what happened.
     pub(super) fn report(self: &Arc<Self>, event: StationEvent) {
         self.handle(&mut lock(&self.state), event);
     }
 
+    /// Forgets what has ended, and counts how.
+    fn note_end(&self, state: &mut State, event: &StationEvent) {
+        if let StationEvent::Ended { recording, outcome, .. } = event {
+            state.controls.remove(recording);
+            state.threads.retain(|thread| !thread.is_finished());
+            self.ended.fetch_add(1, Ordering::Relaxed);
+            self.catalogue.look_soon();
+            let is_irregular = matches!(outcome, RecordingOutcome::Irregular(_));
+            self.irregular.fetch_add(u64::from(is_irregular), Ordering::Relaxed);
+            self.faulty.fetch_add(u64::from(outcome.is_fault_of_host()), Ordering::Relaxed);
+        }
+        if let StationEvent::Transfer { transfer, event: TransferEvent::Ended { .. } } = event {
+            state.transfers.remove(transfer);
+            state.watch_closely();
+        }
+        if let StationEvent::Queued { copy, event: QueuedEvent::Ended(_) } = event {
+            state.copies.remove(copy);
+            state.watch_closely();
+            self.catalogue.look_soon();
+        }
+    }
+
     fn handle(self: &Arc<Self>, state: &mut State, event: StationEvent) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            if let StationEvent::Ended { recording, outcome, .. } = &event {
-                state.controls.remove(recording);
-                state.threads.retain(|thread| !thread.is_finished());
-                self.ended.fetch_add(1, Ordering::Relaxed);
-                let is_irregular = matches!(outcome, RecordingOutcome::Irregular(_));
-                self.irregular.fetch_add(u64::from(is_irregular), Ordering::Relaxed);
-                self.faulty.fetch_add(u64::from(outcome.is_fault_of_host()), Ordering::Relaxed);
-            }
-            if let StationEvent::Transfer { transfer, event: TransferEvent::Ended { .. } } = &event {
-                state.transfers.remove(transfer);
-                state.watch_closely();
-            }
-            if let StationEvent::Queued { copy, event: QueuedEvent::Ended(_) } = &event {
-                state.copies.remove(copy);
-                state.watch_closely();
-            }
+            self.note_end(state, &event);
             for action in state.station.handle(now(), event) {
                 match action {
                     StationAction::Reply { id, reply } => {
@@ -279,7 +297,8 @@ impl Shared {
                     })
                 });
                 state.attempts.entry(copy).or_insert_with(|| Arc::downgrade(&control));
-                match copying::spawn(destination, (copy, request), (control, is_held), report) {
+                let from = (destination, self.setup.disks.as_slice());
+                match copying::spawn(from, (copy, request), (control, is_held), report) {
                     Ok(thread) => state.threads.push(thread),
                     Err(event) => return Some(*event),
                 }

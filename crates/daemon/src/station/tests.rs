@@ -1,4 +1,5 @@
-use super::routes::{Call, ROUTES, openapi};
+use super::openapi::openapi;
+use super::routes::{Call, ROUTES};
 
 #[test]
 fn every_route_is_in_the_document_once_and_has_a_call_of_its_own() {

@@ -27,6 +27,7 @@ use super::super::client::AWAITED;
 use super::super::json::{JsonError, Message, plain, read, text};
 use super::super::proto::*;
 use super::calls::{MAX_BODY_BYTES, ServerState};
+use crate::http::decoded;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
@@ -250,19 +251,6 @@ fn renamed(value: Value) -> Value {
         Value::Array(list) => list.into_iter().map(renamed).collect(),
         other => other,
     }
-}
-
-/// `%2F` as `/`.
-fn decoded(text: &str) -> String {
-    let mut octets = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let hex = (*first == b'%').then(|| after.get(..2)).flatten();
-        let octet = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        octets.push(octet.unwrap_or(*first));
-        rest = if octet.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&octets).into_owned()
 }
 
 /// The prefix of udplbd's paths.
