@@ -35,6 +35,8 @@ mod rdma;
 mod receive;
 mod report;
 #[cfg(feature = "full")]
+mod scans;
+#[cfg(feature = "full")]
 mod schedule;
 mod send;
 #[cfg(feature = "full")]
@@ -92,6 +94,8 @@ pub(crate) use receive::{
     DiskEngine, ExistsArg, JoinArgs, KeepArg, Place, ReceiveArgs, ReceiveCommon, RecordArgs, SyncArg, TierArg,
 };
 pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
+#[cfg(feature = "full")]
+pub(crate) use scans::ScansArgs;
 #[cfg(feature = "full")]
 pub(crate) use schedule::{
     AtServerArgs, ScheduleArgs, ScheduleCheckArgs, ScheduleFileArgs, ScheduleListArgs, ScheduleLoadArgs,

@@ -82,6 +82,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Top(args) => verb::top::run(&args),
         Verb::Station(args) => verb::status::station(&args),
         Verb::Token(args) => verb::token::run(&args),
+        Verb::Scans(args) => verb::scans::run(&args),
         Verb::Transfers(args) => verb::transfers::run(&args),
         Verb::Fleet(args) => verb::fleet::run(&args),
         Verb::Ls(args) => verb::stored::ls(&args),

@@ -41,6 +41,8 @@ pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod report;
 #[cfg(feature = "full")]
+pub(crate) mod scans;
+#[cfg(feature = "full")]
 pub(crate) mod schedule;
 pub(crate) mod send;
 mod sending;
@@ -62,6 +64,6 @@ pub(crate) mod unbuilt;
 pub(crate) use unbuilt::{
     self as balance, self as balancer, self as bench, self as copy, self as data_plane, self as disk,
     self as fleet, self as host, self as joining, self as lab, self as mount, self as packet_path,
-    self as probe, self as schedule, self as serve, self as status, self as token, self as top,
-    self as transfers,
+    self as probe, self as scans, self as schedule, self as serve, self as status, self as token,
+    self as top, self as transfers,
 };

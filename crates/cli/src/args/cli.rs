@@ -25,6 +25,8 @@ use super::rdma::RdmaArgs;
 use super::receive::{ReceiveArgs, RecordArgs};
 use super::report::ReportArgs;
 #[cfg(feature = "full")]
+use super::scans::ScansArgs;
+#[cfg(feature = "full")]
 use super::schedule::ScheduleArgs;
 use super::send::SendArgs;
 #[cfg(feature = "full")]
@@ -43,9 +45,10 @@ use super::unbuilt::{
     UnbuiltArgs as BalanceArgs, UnbuiltArgs as BalancerArgs, UnbuiltArgs as BenchArgs,
     UnbuiltArgs as CopyArgs, UnbuiltArgs as DataPlaneArgs, UnbuiltArgs as DiskMeasureArgs,
     UnbuiltArgs as FleetArgs, UnbuiltArgs as HostArgs, UnbuiltArgs as LabArgs, UnbuiltArgs as MountArgs,
-    UnbuiltArgs as PacketPathArgs, UnbuiltArgs as ProbeArgs, UnbuiltArgs as ScheduleArgs,
-    UnbuiltArgs as StationArgs, UnbuiltArgs as StationServeArgs, UnbuiltArgs as StatusArgs,
-    UnbuiltArgs as TokenArgs, UnbuiltArgs as TopArgs, UnbuiltArgs as TransfersArgs,
+    UnbuiltArgs as PacketPathArgs, UnbuiltArgs as ProbeArgs, UnbuiltArgs as ScansArgs,
+    UnbuiltArgs as ScheduleArgs, UnbuiltArgs as StationArgs, UnbuiltArgs as StationServeArgs,
+    UnbuiltArgs as StatusArgs, UnbuiltArgs as TokenArgs, UnbuiltArgs as TopArgs,
+    UnbuiltArgs as TransfersArgs,
 };
 use clap::{Arg, Args, Command, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
@@ -90,6 +93,8 @@ pub(crate) enum Verb {
     Top(TopArgs),
     /// Start and stop recordings of a station
     Station(StationArgs),
+    /// List the scans on a station's disks: state, disks, times, losses, copies to other hosts
+    Scans(ScansArgs),
     /// Sign tokens for the files that a station serves, and show what a token allows
     Token(TokenArgs),
     /// Copy scans of a station to other hosts: queue, list, cancel, retry

@@ -14,6 +14,7 @@ mod balance;
 mod balancer;
 mod books;
 mod campaign;
+mod catalogue;
 mod certificates;
 mod control;
 mod copied;
