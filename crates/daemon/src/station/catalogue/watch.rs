@@ -49,7 +49,9 @@ pub(in crate::station) fn start(shared: &Arc<Shared>) -> io::Result<()> {
             Ok(found) => catalogue.take(found),
             Err(_) => lock(&catalogue.unwritten).all = true,
         }
-        Looking { shared: &looking, first: lock(&looking.state).names.clone() }.run();
+        // In a statement of its own: in that of `run`, the lock of the station's state would be held as long as that.
+        let first = lock(&looking.state).names.clone();
+        Looking { shared: &looking, first }.run();
     })?;
     Ok(())
 }
