@@ -29,6 +29,7 @@ use skyhaul::recording::{DISK_ANSWER_TIMEOUT, ScanFacts, ScanPattern, ScanSurvey
 use skyhaul_core::station::QueuedStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,6 +53,8 @@ pub(super) struct Catalogue {
 struct Known {
     entries: Entries,
     seen: Seen,
+    /// Where each disk was when its scans were last seen: device and inode.
+    places: BTreeMap<usize, (u64, u64)>,
     /// Number of scans whose indexes are to be read.
     unread: usize,
     /// Scans that were read, in this run.
@@ -176,7 +179,34 @@ impl Catalogue {
         let mut known = lock(&self.known);
         // What was found meanwhile is newer.
         for (name, entry) in entries {
-            known.entries.entry(name).or_insert(entry);
+            let Some(newer) = known.entries.get_mut(&name) else {
+                known.entries.insert(name, entry);
+                continue;
+            };
+            // But the queue may have forgotten copies that the file knows.
+            let is_known = |copy: &KeptCopy| newer.copies.iter().any(|known| known.copy == copy.copy);
+            let missing: Vec<_> = entry.copies.iter().filter(|copy| !is_known(copy)).cloned().collect();
+            if !missing.is_empty() {
+                let mut new = ScanEntry::clone(newer);
+                for copy in missing {
+                    new.add_copy(copy);
+                }
+                *newer = Arc::new(new);
+            }
+        }
+    }
+
+    /// Takes what the file has, on its thread; whether it can be written now.
+    fn load(&self, file: &mut CatalogueFile) -> bool {
+        match file.load() {
+            Ok(found) => {
+                self.take(found);
+                true
+            }
+            Err(text) => {
+                lock(&self.file).note(file.path(), Err(text));
+                false
+            }
         }
     }
 
@@ -186,9 +216,24 @@ impl Catalogue {
         let silent = silent_disks.into_iter().map(|disk| (disk, "does not respond".to_owned()));
         let unreadable =
             unreadable_disks.into_iter().map(|(disk, error)| (disk, format!("cannot be read: {error}")));
-        let unanswered: BTreeMap<usize, String> = silent.chain(unreadable).collect();
+        let mut unanswered: BTreeMap<usize, String> = silent.chain(unreadable).collect();
+        let places = self.places(&unanswered);
         let mut changed = BTreeSet::new();
         let mut known = lock(&self.known);
+        for (disk, place) in places {
+            let is_on =
+                |parts: &[(usize, skyhaul::recording::ScanPart)]| parts.iter().any(|(on, _)| *on == disk);
+            let had = known.entries.iter().filter(|(_, entry)| is_on(&entry.parts));
+            let (count, kept) = had.fold((0, 0), |(count, kept), (name, _)| {
+                (count + 1, kept + usize::from(scans.get(name).is_some_and(|parts| is_on(parts))))
+            });
+            // Another file system, or one of which it is not known, without one of the scans that were there.
+            if count > 0 && kept == 0 && known.places.get(&disk) != Some(&place) {
+                unanswered.insert(disk, "has none of its scans: it may not be mounted".to_owned());
+            } else {
+                known.places.insert(disk, place);
+            }
+        }
         (known.seen.unanswered, known.seen.is_looked_at) = (unanswered, true);
         let Known { entries, seen, .. } = &mut *known;
         entries.retain(|name, entry| {
@@ -223,6 +268,20 @@ impl Catalogue {
         unread.into_iter().map(|(_, name)| name).collect()
     }
 
+    /// The device and the inode of each disk that answered: another where it is not mounted.
+    fn places(&self, unanswered: &BTreeMap<usize, String>) -> Vec<(usize, (u64, u64))> {
+        let place = |(disk, path): (usize, &PathBuf)| {
+            let data = std::fs::metadata(path).ok()?;
+            Some((disk, (data.dev(), data.ino())))
+        };
+        self.disks
+            .iter()
+            .enumerate()
+            .filter(|(disk, _)| !unanswered.contains_key(disk))
+            .filter_map(place)
+            .collect()
+    }
+
     /// Takes the copies that the queue has finished.
     fn note_copies(&self, queued: &[QueuedStatus]) {
         let copies = queued.iter().filter_map(|one| Some((&one.request.scan, KeptCopy::of(one)?)));
@@ -248,6 +307,11 @@ impl Catalogue {
         let read = ScanFacts::of(&self.disks, name, DISK_ANSWER_TIMEOUT);
         let mut new = ScanEntry::clone(&before);
         match read {
+            // Nothing of it could be read: a disk fell silent, or fails. That says nothing of the scan.
+            Ok(facts) if facts.summary.state == State::Unindexed && facts.summary.datastreams.is_empty() => {
+                let why = facts.summary.findings.first().map(|one| one.text.clone());
+                new.problem = Some(why.unwrap_or_else(|| "it could not be read".to_owned()));
+            }
             Ok(facts) => {
                 let (facts, unseen) = KeptFacts::of(facts, &self.disks);
                 (new.facts, new.unseen) = (Some(facts), unseen);
@@ -278,6 +342,9 @@ impl Catalogue {
 
     /// Writes what has changed, on the thread of the file.
     fn write(&self, file: &mut CatalogueFile) {
+        if file.is_to_be_loaded() && !self.load(file) {
+            return;
+        }
         let mut unwritten = std::mem::take(&mut *lock(&self.unwritten));
         let after = |after: Option<&str>, count: usize| batch(&lock(&self.known).entries, after, count);
         let one = |name: &str| lock(&self.known).entries.get(name).cloned();

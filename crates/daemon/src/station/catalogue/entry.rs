@@ -174,7 +174,8 @@ impl KeptCopy {
 impl ScanEntry {
     /// Whether its indexes are to be read.
     pub(super) fn is_unread(&self, seen: &Seen) -> bool {
-        self.facts.is_none()
+        // A recorder's lock is no file: when it goes, no file changes.
+        self.facts.as_ref().is_none_or(|facts| facts.state == State::Live)
             || self.is_stale
             || self.unseen.iter().any(|disk| !seen.unanswered.contains_key(disk))
     }
@@ -213,7 +214,7 @@ impl ScanEntry {
         };
         let kept = KeptEntry {
             parts: self.parts.iter().map(part).collect(),
-            facts: self.facts.clone().filter(|_| !self.is_stale),
+            facts: self.facts.clone().filter(|facts| !self.is_stale && facts.state != State::Live),
             unseen: self.unseen.iter().map(|disk| path(*disk)).collect(),
             copies: self.copies.clone(),
         };
@@ -273,6 +274,10 @@ impl ScanEntry {
     pub(super) fn json(&self, name: &str, disks: &[PathBuf], seen: &Seen) -> Value {
         let (state, reason) = self.state(name, disks, seen);
         let fingerprint = self.fingerprint(name, disks);
+        let mut held = self.parts.iter().map(|(disk, _)| disk).chain(&self.unseen);
+        // Of which files a copy is can be said only where all of its disks have answered.
+        let is_seen = seen.is_looked_at && !held.any(|disk| seen.unanswered.contains_key(disk));
+        let present = fingerprint.as_ref().filter(|_| is_seen);
         let time = |nanos: i64| format_exact(i128::from(nanos));
         let part = |(disk, part): &(usize, ScanPart)| {
             json!({
@@ -293,7 +298,7 @@ impl ScanEntry {
             "modified": modified,
             "fingerprint": fingerprint,
             "disks": self.parts.iter().map(part).collect::<Vec<_>>(),
-            "copies": self.copies.iter().map(|copy| copy.json(fingerprint.as_ref())).collect::<Vec<_>>(),
+            "copies": self.copies.iter().map(|copy| copy.json(present)).collect::<Vec<_>>(),
             "index": Value::Null,
         });
         if let Some(facts) = &self.facts {

@@ -4,15 +4,16 @@
 //!   CREATE TABLE scans (name TEXT PRIMARY KEY, crc32c INTEGER, record TEXT)      record: JSON; the checksum is of name, a zero byte and record
 //! ```
 //!
-//! It says nothing that the disks do not say. So whatever is wrong with it, it is moved aside and written anew from memory: another version, damage, a
-//! removal while the service runs. A disk that is full or fails is tried again every [`RETRY_INTERVAL`]; meanwhile the catalogue is in memory only.
+//! The disks say all that it says, but for copies that the queue has forgotten. So one that does is never removed: it is written in one transaction, in
+//! place. One that is damaged or of another version is moved aside, and written anew from memory. One that is locked, or whose disk is full or fails, is
+//! tried again every [`RETRY_INTERVAL`]; meanwhile the catalogue is in memory only.
 //! Nothing but this thread waits for its disk.
 
 use super::entry::ScanEntry;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, ErrorCode, params};
 use skyhaul::io::say;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{remove_file, rename};
+use std::fs::rename;
 use std::io::{self, ErrorKind};
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
@@ -51,6 +52,32 @@ pub(super) struct Unwritten {
     pub(super) all: bool,
 }
 
+/// Why the file does not do.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It is damaged, or not ours.
+    Unusable(String),
+    /// It may be sound: it is locked, or its disk is full or fails.
+    Unavailable(String),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Unusable(error.to_string()),
+            // Not of SQLite: a table or a record of another shape.
+            None => Self::Unusable(error.to_string()),
+            Some(_) => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
 /// The file, for its thread.
 #[derive(Debug)]
 pub(super) struct CatalogueFile {
@@ -76,20 +103,39 @@ impl CatalogueFile {
         self.retry_at = None;
     }
 
-    /// The scans that it has; a record that is damaged is left out, and read again. Whether it can be used as it is.
-    pub(super) fn load(&mut self) -> (Entries, bool) {
+    /// The scans that it has; a record that is damaged is left out, and read again. Whether it can be used as it is. What is unusable is moved aside.
+    ///
+    /// # Errors
+    /// It cannot be read now, and may be sound: it is left as it is, and tried again later.
+    pub(super) fn load(&mut self) -> Result<(Entries, bool), String> {
         if std::fs::symlink_metadata(&self.path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            return (Entries::new(), false);
+            self.open = None;
+            return Ok((Entries::new(), false));
         }
+        self.open = None;
         let disks = self.disks.clone();
-        match self.open().and_then(|database| read(database, &disks)) {
-            Ok((entries, is_whole)) => (entries, is_whole),
-            Err(error) => {
-                say!("{}: {error}; the catalogue is made anew from the disks", self.path.display());
-                self.open = None;
-                (Entries::new(), false)
-            }
+        let text = match self.open().and_then(|database| read(database, &disks)) {
+            Ok(found) => return Ok(found),
+            Err(Fault::Unusable(text)) => text,
+            Err(Fault::Unavailable(text)) => return Err(self.fail(text)),
+        };
+        say!("{}: {text}; the catalogue is made anew from the disks", self.path.display());
+        self.open = None;
+        match set_aside(&self.path) {
+            Ok(()) => Ok((Entries::new(), false)),
+            Err(error) => Err(self.fail(error.to_string())),
         }
+    }
+
+    /// Whether what it has is to be taken before it is written: it is not open, or another lies in its place.
+    pub(super) fn is_to_be_loaded(&self) -> bool {
+        self.retry_at.is_none_or(|at| Instant::now() >= at) && !self.is_there()
+    }
+
+    fn fail(&mut self, text: String) -> String {
+        self.open = None;
+        self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
+        text
     }
 
     /// Writes what has changed, and takes it from `unwritten`; everything, if the file is not what it was. `after` gives scans after a
@@ -111,15 +157,24 @@ impl CatalogueFile {
             true => self.write_all(after),
             false => self.write_names(&unwritten.names, one),
         };
-        match &done {
-            Ok(()) => (*unwritten, self.retry_at) = (Unwritten::default(), None),
-            Err(_) => {
-                // Whatever is there is not trusted any more.
-                (self.open, unwritten.all) = (None, true);
-                self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
+        Some(match done {
+            Ok(()) => {
+                (*unwritten, self.retry_at) = (Unwritten::default(), None);
+                Ok(())
             }
-        }
-        Some(done)
+            Err(fault) => {
+                // Closed, its transaction is undone: what it had before stays.
+                self.open = None;
+                unwritten.all = true;
+                Err(match fault {
+                    Fault::Unavailable(text) => self.fail(text),
+                    Fault::Unusable(text) => match set_aside(&self.path) {
+                        Ok(()) => text,
+                        Err(error) => self.fail(error.to_string()),
+                    },
+                })
+            }
+        })
     }
 
     /// Whether the file that is open is the one of this name.
@@ -129,27 +184,28 @@ impl CatalogueFile {
     }
 
     /// The database, opened if it is ours.
-    fn open(&mut self) -> Result<&Connection, String> {
+    fn open(&mut self) -> Result<&Connection, Fault> {
         if self.open.is_none() {
             let database = opened(&self.path)?;
-            let number = std::fs::symlink_metadata(&self.path).map_err(|error| error.to_string())?.ino();
+            let number = std::fs::symlink_metadata(&self.path)?.ino();
             self.open = Some((database, number));
         }
-        self.open.as_ref().map(|(database, _)| database).ok_or_else(|| "it is not open".to_owned())
+        self.open
+            .as_ref()
+            .map(|(database, _)| database)
+            .ok_or_else(|| Fault::Unavailable("it is not open".to_owned()))
     }
 
     fn write_all(
         &mut self,
         after: &dyn Fn(Option<&str>, usize) -> Vec<(String, Arc<ScanEntry>)>,
-    ) -> Result<(), String> {
-        self.open = None;
+    ) -> Result<(), Fault> {
         let is_absent =
             std::fs::symlink_metadata(&self.path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if is_absent && after(None, 1).is_empty() {
             // A station without scans needs no file.
             return Ok(());
         }
-        set_aside(&self.path).map_err(|error| error.to_string())?;
         let disks = self.disks.clone();
         let database = self.open()?;
         let write = || -> rusqlite::Result<()> {
@@ -164,14 +220,14 @@ impl CatalogueFile {
                 }
             }
         };
-        write().map_err(|error| error.to_string())
+        Ok(write()?)
     }
 
     fn write_names(
         &mut self,
         names: &BTreeSet<String>,
         one: &dyn Fn(&str) -> Option<Arc<ScanEntry>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let disks = self.disks.clone();
         let database = self.open()?;
         let write = || -> rusqlite::Result<()> {
@@ -184,7 +240,7 @@ impl CatalogueFile {
             }
             database.execute_batch("COMMIT")
         };
-        write().map_err(|error| error.to_string())
+        Ok(write()?)
     }
 }
 
@@ -204,27 +260,21 @@ fn beside(path: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Moves a file away that cannot be used, in place of the last one; if it is another kind of thing, that is an error.
+/// Moves a file away that cannot be used, with what SQLite has beside it, in place of the last one.
 fn set_aside(path: &Path) -> io::Result<()> {
-    let is_gone = |done: io::Result<()>| match done {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        done => done,
-    };
-    for name in beside(path) {
-        is_gone(remove_file(name))?;
+    let to = path.with_file_name(SET_ASIDE);
+    let pairs = beside(path).into_iter().zip(beside(&to));
+    for (from, to) in pairs.chain([(path.to_owned(), to.clone())]) {
+        match rename(from, to) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
-    if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        return Ok(());
-    }
-    match opened(path) {
-        // What is ours needs no keeping.
-        Ok(_) => is_gone(remove_file(path)),
-        Err(_) => is_gone(rename(path, path.with_file_name(SET_ASIDE))),
-    }
+    Ok(())
 }
 
 /// The database, made if it does not exist.
-fn opened(path: &Path) -> Result<Connection, String> {
+fn opened(path: &Path) -> Result<Connection, Fault> {
     let open = || -> rusqlite::Result<Option<Connection>> {
         let database = Connection::open(path)?;
         database.busy_timeout(BUSY_TIMEOUT)?;
@@ -245,10 +295,7 @@ fn opened(path: &Path) -> Result<Connection, String> {
         database.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(Some(database))
     };
-    match open() {
-        Ok(database) => database.ok_or_else(|| "it is not a catalogue of this version".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    open()?.ok_or_else(|| Fault::Unusable("it is not a catalogue of this version".to_owned()))
 }
 
 fn checksum(name: &str, record: &str) -> u32 {
@@ -261,7 +308,7 @@ fn insert(database: &Connection, name: &str, record: &str) -> rusqlite::Result<(
 }
 
 /// All that it has, and whether all of it is whole.
-fn read(database: &Connection, disks: &[PathBuf]) -> Result<(Entries, bool), String> {
+fn read(database: &Connection, disks: &[PathBuf]) -> Result<(Entries, bool), Fault> {
     let (mut entries, mut is_whole) = (Entries::new(), true);
     let mut all = || -> rusqlite::Result<()> {
         let text = format!(
@@ -280,7 +327,7 @@ fn read(database: &Connection, disks: &[PathBuf]) -> Result<(Entries, bool), Str
         }
         Ok(())
     };
-    all().map_err(|error: rusqlite::Error| error.to_string())?;
+    all()?;
     Ok((entries, is_whole))
 }
 

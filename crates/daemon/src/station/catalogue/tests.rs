@@ -29,7 +29,7 @@ impl Station {
         self.catalogue.write(&mut self.file);
         self.file = CatalogueFile::new(&self.disks);
         self.catalogue = Catalogue::new(&self.disks);
-        self.catalogue.take(self.file.load());
+        assert!(self.catalogue.load(&mut self.file));
     }
 
     /// Looks at the disks, as far as these do not answer, and returns what is to be read.
@@ -177,7 +177,7 @@ fn whatever_happens_to_the_file_it_is_made_anew_while_the_station_runs() {
     let path = station.kept();
     let text = |station: &mut Station| {
         station.catalogue.write(&mut station.file);
-        let (entries, is_whole) = CatalogueFile::new(&station.disks).load();
+        let (entries, is_whole) = CatalogueFile::new(&station.disks).load().unwrap();
         (entries.len(), is_whole)
     };
     assert_eq!(text(&mut station), (10, true));
@@ -228,7 +228,7 @@ fn a_disk_that_does_not_take_the_file_holds_nothing_up() {
     write(station.kept().join("x"), "").unwrap();
     create_dir(station.disks[0].join(SET_ASIDE)).unwrap();
     write(station.disks[0].join(SET_ASIDE).join("x"), "").unwrap();
-    station.catalogue.take(station.file.load());
+    assert!(!station.catalogue.load(&mut station.file));
     assert_eq!(station.look(), 1);
     station.catalogue.write(&mut station.file);
     let problem = station.all()["catalogue"]["file_problem"].clone();
@@ -239,7 +239,7 @@ fn a_disk_that_does_not_take_the_file_holds_nothing_up() {
     station.file.retry_now();
     station.catalogue.write(&mut station.file);
     assert!(station.all()["catalogue"]["file_problem"].is_null());
-    assert_eq!(CatalogueFile::new(&station.disks).load().0.len(), 1);
+    assert_eq!(CatalogueFile::new(&station.disks).load().unwrap().0.len(), 1);
 }
 
 #[test]
@@ -280,6 +280,73 @@ fn copies_are_of_the_files_that_were_copied() {
     assert!(station.states().is_empty());
     station.restart();
     assert!(station.states().is_empty(), "{:?}", station.states());
+}
+
+#[test]
+fn a_file_that_another_holds_keeps_the_copies_that_the_queue_has_forgotten() {
+    let mut station = Station::new(1);
+    chunk(&station.disks[0], "s", 0, b"abc");
+    station.look();
+    station.catalogue.note_copies(&[done(1, "s", None)]);
+    station.catalogue.write(&mut station.file);
+    let other = rusqlite::Connection::open(station.kept()).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    station.file = CatalogueFile::new(&station.disks);
+    station.catalogue = Catalogue::new(&station.disks);
+    assert!(!station.catalogue.load(&mut station.file), "it is held");
+    station.look();
+    station.file.retry_now();
+    station.catalogue.write(&mut station.file);
+    assert!(station.all()["catalogue"]["file_problem"].is_string());
+    drop(other);
+    station.file.retry_now();
+    station.catalogue.write(&mut station.file);
+    assert_eq!(station.scan("s")["copies"][0]["copy"], 1);
+    assert!(!station.disks[0].join(SET_ASIDE).exists());
+    station.restart();
+    assert_eq!(station.scan("s")["copies"][0]["copy"], 1);
+}
+
+#[test]
+fn a_disk_that_is_not_mounted_keeps_its_scans_and_what_is_on_it_is_not_compared() {
+    let mut station = Station::new(2);
+    chunk(&station.disks[0], "s", 0, b"abc");
+    chunk(&station.disks[1], "s", 1, b"abc");
+    station.look();
+    let fingerprint = station.scan("s")["fingerprint"].as_str().unwrap().to_owned();
+    station.catalogue.note_copies(&[done(1, "s", Some(&fingerprint))]);
+    let before = station.scan("s");
+    assert_eq!(before["copies"][0]["of_these_files"], true);
+    let away = station.disks[1].with_extension("away");
+    std::fs::rename(&station.disks[1], &away).unwrap();
+    create_dir(&station.disks[1]).unwrap();
+    for _ in 0..2 {
+        station.look();
+        let scan = station.scan("s");
+        assert!(scan["reason"].as_str().unwrap_or_default().ends_with("it may not be mounted"), "{scan}");
+        assert_eq!(scan["disks"].as_array().unwrap().len(), 2, "{scan}");
+        assert_eq!(scan["copies"][0]["of_these_files"], Value::Null, "{scan}");
+        station.restart();
+    }
+    std::fs::remove_dir(&station.disks[1]).unwrap();
+    std::fs::rename(&away, &station.disks[1]).unwrap();
+    station.look();
+    assert_eq!(station.scan("s"), before);
+}
+
+#[test]
+fn looks_are_at_most_a_minute_apart_and_silence_is_no_work() {
+    let of = |millis, is_waited| {
+        watch::look_interval(
+            Duration::from_millis(millis) + DISK_ANSWER_TIMEOUT * u32::from(is_waited),
+            is_waited,
+            200,
+        )
+    };
+    assert_eq!(of(100, false), Duration::from_secs(20));
+    assert_eq!(of(100, true), Duration::from_secs(20));
+    assert_eq!(of(100_000, false), Duration::from_secs(60));
+    assert_eq!(of(1, false), Duration::from_secs(10));
 }
 
 #[test]

@@ -18,6 +18,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Of the time, so much is spent on looking: one part in so many; while something is recorded, one in ten times as many.
 const LOOK_SHARE: u32 = 20;
 const SHARE_BESIDE_RECORDINGS: u32 = 10;
+/// But at least so often.
+const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// A look that somebody asked for begins so long after the last one.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Between the scans that are read while something is recorded: as many times as long as reading one took.
@@ -34,7 +36,8 @@ pub(in crate::station) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let writing = Arc::clone(shared);
     std::thread::Builder::new().name("station-catalogue-file".into()).spawn(move || {
         let mut file = CatalogueFile::new(&writing.setup.disks);
-        let _ = loaded.send(file.load());
+        writing.catalogue.load(&mut file);
+        let _ = loaded.send(());
         while pause(&writing, WRITE_INTERVAL) {
             writing.catalogue.write(&mut file);
         }
@@ -44,16 +47,19 @@ pub(in crate::station) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     std::thread::Builder::new().name("station-catalogue".into()).spawn(move || {
         // Refused, it reads all the same.
         let _ = low_priority();
-        let catalogue = &looking.catalogue;
-        match load.recv_timeout(LOAD_TIMEOUT) {
-            Ok(found) => catalogue.take(found),
-            Err(_) => lock(&catalogue.unwritten).all = true,
-        }
+        // What the file has may be taken later.
+        let _ = load.recv_timeout(LOAD_TIMEOUT);
         // In a statement of its own: in that of `run`, the lock of the station's state would be held as long as that.
         let first = lock(&looking.state).names.clone();
         Looking { shared: &looking, first }.run();
     })?;
     Ok(())
+}
+
+/// Between the beginnings of two looks. What was waited for silent disks is no work.
+pub(super) fn look_interval(elapsed: Duration, is_waited: bool, share: u32) -> Duration {
+    let waits = if is_waited { DISK_ANSWER_TIMEOUT } else { Duration::ZERO };
+    (elapsed.saturating_sub(waits) * share).clamp(LOOK_INTERVAL, MAX_LOOK_INTERVAL)
 }
 
 /// The thread that looks at the disks.
@@ -69,7 +75,9 @@ impl Looking<'_> {
         while !self.is_over() {
             let begun = Instant::now();
             catalogue.is_asked.store(false, Ordering::SeqCst);
-            let unread = catalogue.note(ScanSurvey::of(&self.shared.setup.disks, DISK_ANSWER_TIMEOUT));
+            let survey = ScanSurvey::of(&self.shared.setup.disks, DISK_ANSWER_TIMEOUT);
+            let is_waited = !survey.silent_disks.is_empty();
+            let unread = catalogue.note(survey);
             let queued = lock(&self.shared.state).station.queued();
             catalogue.note_copies(&queued);
             self.first.iter().for_each(|name| self.note_interrupted(name));
@@ -77,7 +85,7 @@ impl Looking<'_> {
                 true => LOOK_SHARE * SHARE_BESIDE_RECORDINGS,
                 false => LOOK_SHARE,
             };
-            let next = begun + LOOK_INTERVAL.max(begun.elapsed() * share);
+            let next = begun + look_interval(begun.elapsed(), is_waited, share);
             self.read(&unread, (begun, next));
             while !self.is_due(begun, next) && pause(self.shared, Duration::from_millis(50)) {}
         }
