@@ -47,6 +47,8 @@ pub(super) struct Catalogue {
     file: Mutex<FileState>,
     /// Somebody asked that the disks are looked at soon.
     is_asked: AtomicBool,
+    /// All scans are to be read again.
+    is_to_forget: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ impl Catalogue {
             unwritten: Mutex::default(),
             file: Mutex::default(),
             is_asked: AtomicBool::new(false),
+            is_to_forget: AtomicBool::new(false),
         }
     }
 
@@ -79,19 +82,16 @@ impl Catalogue {
         self.is_asked.store(true, Ordering::SeqCst);
     }
 
-    /// Has all scans read again. Until each is, it is unknown. Returns how many.
+    /// Has all scans read again, from the next look on. Until each is, it is unknown. Returns how many.
     pub(super) fn rebuild(&self) -> usize {
         let unread = {
             let mut known = lock(&self.known);
-            for entry in known.entries.values_mut() {
-                let copies = entry.copies.clone();
-                let parts = entry.parts.clone();
-                *entry = Arc::new(ScanEntry { parts, copies, ..ScanEntry::default() });
-            }
+            // What is known is no longer said.
+            known.seen.is_looked_at = false;
             known.unread = known.entries.len();
             known.unread
         };
-        lock(&self.unwritten).all = true;
+        self.is_to_forget.store(true, Ordering::SeqCst);
         self.look_soon();
         unread
     }
@@ -219,17 +219,19 @@ impl Catalogue {
         let mut unanswered: BTreeMap<usize, String> = silent.chain(unreadable).collect();
         let places = self.places(&unanswered);
         let mut changed = BTreeSet::new();
+        let is_to_forget = self.is_to_forget.swap(false, Ordering::SeqCst);
         let mut known = lock(&self.known);
+        if is_to_forget {
+            known.entries.values_mut().for_each(|entry| *entry = Arc::new(entry.unread()));
+        }
         for (disk, place) in places {
             let is_on =
                 |parts: &[(usize, skyhaul::recording::ScanPart)]| parts.iter().any(|(on, _)| *on == disk);
-            let had = known.entries.iter().filter(|(_, entry)| is_on(&entry.parts));
-            let (count, kept) = had.fold((0, 0), |(count, kept), (name, _)| {
-                (count + 1, kept + usize::from(scans.get(name).is_some_and(|parts| is_on(parts))))
-            });
-            // Another file system, or one of which it is not known, without one of the scans that were there.
-            if count > 0 && kept == 0 && known.places.get(&disk) != Some(&place) {
-                unanswered.insert(disk, "has none of its scans: it may not be mounted".to_owned());
+            let had_some = known.entries.values().any(|entry| is_on(&entry.parts));
+            let has_some = scans.values().any(|parts| is_on(parts));
+            // Without any scan where there were some: an empty mount point is no disk. One with others is another disk.
+            if had_some && !has_some && known.places.get(&disk) != Some(&place) {
+                unanswered.insert(disk, "has no scans any more: it may not be mounted".to_owned());
             } else {
                 known.places.insert(disk, place);
             }
@@ -264,7 +266,11 @@ impl Catalogue {
         unread.sort_unstable_by(|a, b| b.cmp(a));
         (known.unread, known.left_out) = (unread.len(), left_out);
         drop(known);
-        lock(&self.unwritten).names.extend(changed);
+        {
+            let mut unwritten = lock(&self.unwritten);
+            unwritten.all |= is_to_forget;
+            unwritten.names.extend(changed);
+        }
         unread.into_iter().map(|(_, name)| name).collect()
     }
 

@@ -180,6 +180,11 @@ impl ScanEntry {
             || self.unseen.iter().any(|disk| !seen.unanswered.contains_key(disk))
     }
 
+    /// The same without what its indexes say.
+    pub(super) fn unread(&self) -> Self {
+        Self { parts: self.parts.clone(), copies: self.copies.clone(), ..Self::default() }
+    }
+
     /// Takes a copy that is done; whether it is new.
     pub(super) fn add_copy(&mut self, copy: KeptCopy) -> bool {
         let is_known = self.copies.iter().any(|known| *known == copy);

@@ -332,6 +332,13 @@ fn a_disk_that_is_not_mounted_keeps_its_scans_and_what_is_on_it_is_not_compared(
     std::fs::rename(&away, &station.disks[1]).unwrap();
     station.look();
     assert_eq!(station.scan("s"), before);
+    // Another disk in its place has scans of its own.
+    std::fs::rename(&station.disks[1], &away).unwrap();
+    create_dir(&station.disks[1]).unwrap();
+    chunk(&station.disks[1], "t", 0, b"abc");
+    station.look();
+    assert_eq!(station.scan("t")["state"], "unindexed");
+    assert_eq!(station.scan("s")["disks"].as_array().unwrap().len(), 1);
 }
 
 #[test]
