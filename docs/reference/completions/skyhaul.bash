@@ -91,6 +91,9 @@ _skyhaul() {
             skyhaul,report)
                 cmd="skyhaul__subcmd__report"
                 ;;
+            skyhaul,scans)
+                cmd="skyhaul__subcmd__scans"
+                ;;
             skyhaul,schedule)
                 cmd="skyhaul__subcmd__schedule"
                 ;;
@@ -402,6 +405,9 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__help,report)
                 cmd="skyhaul__subcmd__help__subcmd__report"
+                ;;
+            skyhaul__subcmd__help,scans)
+                cmd="skyhaul__subcmd__help__subcmd__scans"
                 ;;
             skyhaul__subcmd__help,schedule)
                 cmd="skyhaul__subcmd__help__subcmd__schedule"
@@ -767,7 +773,7 @@ _skyhaul() {
 
     case "${cmd}" in
         skyhaul)
-            opts="-h -V --config --show-config --help --version demo send receive schedule record serve status top station token transfers fleet ls check cat mount plot export inspect balance balancer rdma copy host lab bench probe disk data-plane packet-path report generate help"
+            opts="-h -V --config --show-config --help --version demo send receive schedule record serve status top station scans token transfers fleet ls check cat mount plot export inspect balance balancer rdma copy host lab bench probe disk data-plane packet-path report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4782,7 +4788,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help)
-            opts="demo send receive schedule record serve status top station token transfers fleet ls check cat mount plot export inspect balance balancer rdma copy host lab bench probe disk data-plane packet-path report generate help"
+            opts="demo send receive schedule record serve status top station scans token transfers fleet ls check cat mount plot export inspect balance balancer rdma copy host lab bench probe disk data-plane packet-path report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5652,6 +5658,20 @@ _skyhaul() {
         skyhaul__subcmd__help__subcmd__report__subcmd__diff)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__scans)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -7866,7 +7886,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --end-with-connections --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --disk --scan --schedule --schedule-station --exists --reserve --space-alarm --sync --disk-engine --no-fill --no-quality --phase-cal --disk-faults --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --max-streams --forward --duration --idle --end-with-connections --wait --bytes --start-at --stop-at --memory --chunk --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --format --start --stop --station --window --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --disk --scan --schedule --schedule-station --copies --exists --reserve --space-alarm --sync --disk-engine --no-fill --no-quality --phase-cal --disk-faults --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -8061,6 +8081,10 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --copies)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --exists)
                     COMPREPLY=($(compgen -W "suffix error" -- "${cur}"))
                     return 0
@@ -8234,6 +8258,54 @@ _skyhaul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        skyhaul__subcmd__scans)
+            opts="-h -V --rebuild --station --token-file --json --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --station)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         skyhaul__subcmd__schedule)
             opts="-h -V --config --show-config --help --version check load list remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -8264,7 +8336,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__schedule__subcmd__check)
-            opts="-h -V --station --format --procedures --from --until --disk --rate --min-gap --deliver --deliver-after --deliver-hours --deliver-priority --deliver-rate --json --config --show-config --help --version"
+            opts="-h -V --station --format --procedures --from --until --disk --copies --rate --min-gap --deliver --deliver-after --deliver-hours --deliver-priority --deliver-rate --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -8306,6 +8378,10 @@ _skyhaul() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
                     fi
+                    return 0
+                    ;;
+                --copies)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --rate)

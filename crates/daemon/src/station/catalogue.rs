@@ -313,11 +313,6 @@ impl Catalogue {
         let read = ScanFacts::of(&self.disks, name, DISK_ANSWER_TIMEOUT);
         let mut new = ScanEntry::clone(&before);
         match read {
-            // Nothing of it could be read: a disk fell silent, or fails. That says nothing of the scan.
-            Ok(facts) if facts.summary.state == State::Unindexed && facts.summary.datastreams.is_empty() => {
-                let why = facts.summary.findings.first().map(|one| one.text.clone());
-                new.problem = Some(why.unwrap_or_else(|| "it could not be read".to_owned()));
-            }
             Ok(facts) => {
                 let (facts, unseen) = KeptFacts::of(facts, &self.disks);
                 (new.facts, new.unseen) = (Some(facts), unseen);

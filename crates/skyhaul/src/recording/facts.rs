@@ -5,6 +5,7 @@ use crate::recording::contents::DatastreamEntry;
 use crate::recording::list::{ScanSummary, summary, unreadable};
 use crate::recording::open::{OpenError, Recording};
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,12 @@ impl ScanFacts {
     /// Reads the indexes of `scan`. A disk that makes no progress for `timeout` is named in [`ScanSummary::missing_disks`].
     ///
     /// # Errors
-    /// The name cannot be that of a scan, or no disk has it.
+    /// The name cannot be that of a scan, no disk has it, or nothing of it was read because a disk does not answer or fails.
     pub fn of(disks: &[PathBuf], scan: &str, timeout: Duration) -> Result<Self, OpenError> {
         let recording = match Recording::open_within(disks.to_vec(), scan, timeout) {
             Ok(recording) => Arc::new(recording),
-            Err(OpenError::NoDisk { error, .. }) => {
+            // Something that answers, and is no scan. Faults of disks have kinds of their own.
+            Err(OpenError::NoDisk { error, .. }) if error.kind() == ErrorKind::Other => {
                 let summary = unreadable(scan, &error);
                 return Ok(Self { summary, formats: Vec::new(), data_time: None });
             }
