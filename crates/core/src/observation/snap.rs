@@ -238,11 +238,14 @@ impl Reader<'_> {
         }
         if let Some(delay) = wait.strip_prefix('+') {
             let delay = relative(delay).ok_or_else(wrong)?;
-            self.time = self.time.map(|time| time + delay);
+            // Recording begins not after the time that is meant, and ends not before it.
+            let delay = if self.running.is_some() { delay.ceil() } else { delay.floor() };
+            self.time = self.time.map(|time| time.saturating_add(delay as i64));
             return Ok(());
         }
         let time = snap_time(wait).ok_or_else(wrong)?;
-        if self.time.is_some_and(|before| before > time.second) {
+        // The time before may have been rounded up.
+        if self.time.is_some_and(|before| before > time.rounded_up()) {
             let text = format!("`!{}` is before the time before", excerpt(wait));
             return Err(ScheduleError::new(line, text));
         }
@@ -279,8 +282,8 @@ impl Reader<'_> {
     }
 }
 
-/// Seconds of `5s`, `4m`, `1h` or `1.5s`, a fraction cut off.
-fn relative(text: &str) -> Option<i64> {
+/// Seconds of `5s`, `4m`, `1h` or `1.5s`.
+fn relative(text: &str) -> Option<f64> {
     let text = text.trim();
     let (number, factor) = match text.as_bytes().last()? {
         b's' | b'S' => (&text[..text.len() - 1], 1.0),
@@ -289,7 +292,7 @@ fn relative(text: &str) -> Option<i64> {
         _ => (text, 1.0),
     };
     let seconds = number.parse::<f64>().ok()? * factor;
-    (0.0..=1e6).contains(&seconds).then_some(seconds as i64)
+    (0.0..=1e6).contains(&seconds).then_some(seconds)
 }
 
 #[cfg(test)]
@@ -344,6 +347,14 @@ enddef
     fn a_schedule_without_procedures_has_no_rates() {
         let schedule = parse(SCHEDULE, &SnapProcedures::default()).unwrap();
         assert!(schedule.scans.iter().all(|scan| scan.rate == Err(RateError::NotGiven)), "{schedule:?}");
+    }
+
+    #[test]
+    fn parts_of_a_second_are_recorded() {
+        let text = "scan_name=a\n!2026.330.12:00:00.5\n!+0.7s\ndisk_record=on\n!+30.5s\n!2026.330.12:00:30.6\ndisk_record=off\n";
+        let schedule = parse(text, &SnapProcedures::default()).unwrap();
+        let noon = 1_795_694_400;
+        assert_eq!((schedule.scans[0].start, schedule.scans[0].stop), (noon, noon + 31));
     }
 
     #[test]

@@ -12,15 +12,21 @@
 pub struct ScheduleTime {
     /// UNIX seconds.
     pub second: i64,
-    /// Whether a fraction followed.
-    pub fraction: bool,
+    /// Nanoseconds after it; what is smaller is rounded up.
+    pub nanos: u32,
 }
 
 impl ScheduleTime {
     /// Returns the second not before this time.
     #[must_use]
     pub fn rounded_up(self) -> i64 {
-        self.second + i64::from(self.fraction)
+        self.second + i64::from(self.nanos > 0)
+    }
+
+    /// Returns the UNIX time in nanoseconds.
+    #[must_use]
+    pub fn total_nanos(self) -> i128 {
+        i128::from(self.second) * 1_000_000_000 + i128::from(self.nanos)
     }
 }
 
@@ -41,19 +47,19 @@ pub fn unix_second(year: i64, day_of_year: i64, second_of_day: i64) -> Option<i6
 #[must_use]
 pub fn vex_time(text: &str) -> Option<ScheduleTime> {
     let mut rest = text.trim();
-    let (mut fields, mut given, mut fraction) = ([0; 5], 0, false);
+    let (mut fields, mut given, mut nanos) = ([0; 5], 0, 0);
     for (field, unit) in fields.iter_mut().zip(['y', 'd', 'h', 'm', 's']) {
         if rest.is_empty() {
             break;
         }
         let (value, behind) = rest.split_once(unit)?;
-        (*field, fraction) = number(value, unit == 's')?;
+        (*field, nanos) = number(value, unit == 's')?;
         (rest, given) = (behind, given + 1);
     }
     if !rest.is_empty() || given < 2 {
         return None;
     }
-    moment(fields, fraction)
+    moment(fields, nanos)
 }
 
 /// Returns the time written like `2026.330.12:00:00`.
@@ -63,13 +69,13 @@ pub fn snap_time(text: &str) -> Option<ScheduleTime> {
     let (day, time) = rest.split_once('.')?;
     let mut parts = time.splitn(3, ':');
     let (hour, minute) = (parts.next()?, parts.next()?);
-    let (second, fraction) = number(parts.next().unwrap_or("0"), true)?;
+    let (second, nanos) = number(parts.next().unwrap_or("0"), true)?;
     let whole = |text| number(text, false).map(|(value, _)| value);
-    moment([whole(year)?, whole(day)?, whole(hour)?, whole(minute)?, second], fraction)
+    moment([whole(year)?, whole(day)?, whole(hour)?, whole(minute)?, second], nanos)
 }
 
-/// A number of up to 4 digits, and whether a fraction other than 0 follows.
-fn number(text: &str, may_have_fraction: bool) -> Option<(i64, bool)> {
+/// A number of up to 4 digits, and the fraction behind it in nanoseconds.
+fn number(text: &str, may_have_fraction: bool) -> Option<(i64, u32)> {
     let (whole, decimals) = match text.trim().split_once('.') {
         Some((whole, decimals)) if may_have_fraction => (whole, decimals),
         Some(_) => return None,
@@ -79,13 +85,16 @@ fn number(text: &str, may_have_fraction: bool) -> Option<(i64, bool)> {
     if whole.is_empty() || whole.len() > 4 || !digits(whole) || !digits(decimals) {
         return None;
     }
-    Some((whole.parse().ok()?, decimals.bytes().any(|b| b != b'0')))
+    let (nanos, smaller) = decimals.split_at(decimals.len().min(9));
+    let nanos: u32 = format!("{nanos:0<9}").parse().ok()?;
+    let is_more = smaller.bytes().any(|b| b != b'0');
+    Some((whole.parse().ok()?, (nanos + u32::from(is_more)).min(999_999_999)))
 }
 
-fn moment([year, day, hour, minute, second]: [i64; 5], fraction: bool) -> Option<ScheduleTime> {
+fn moment([year, day, hour, minute, second]: [i64; 5], nanos: u32) -> Option<ScheduleTime> {
     let valid = hour <= 23 && minute <= 59 && second <= 59;
     let second = unix_second(year, day, (hour * 60 + minute) * 60 + second).filter(|_| valid)?;
-    Some(ScheduleTime { second, fraction })
+    Some(ScheduleTime { second, nanos })
 }
 
 #[cfg(test)]
@@ -94,11 +103,14 @@ mod tests {
 
     #[test]
     fn times_of_both_formats() {
-        let at = |second, fraction| Some(ScheduleTime { second, fraction });
-        assert_eq!(vex_time("1970y001d"), at(0, false));
-        assert_eq!(vex_time("2026y330d12h00m00s"), at(1_795_694_400, false));
+        let at = |second, nanos| Some(ScheduleTime { second, nanos });
+        assert_eq!(vex_time("1970y001d"), at(0, 0));
+        assert_eq!(vex_time("2026y330d12h00m00s"), at(1_795_694_400, 0));
         assert_eq!(vex_time("2026y330d12h00m00.000s"), snap_time("2026.330.12:00:00.00"));
-        assert_eq!(vex_time("2000y366d23h59m59.25s"), at(978_307_199, true));
+        assert_eq!(vex_time("2000y366d23h59m59.25s"), at(978_307_199, 250_000_000));
+        assert_eq!(vex_time("1970y001d0h0m7.00000000001s"), at(7, 1));
+        assert_eq!(vex_time("1970y001d0h0m7.99999999999s"), at(7, 999_999_999));
+        assert_eq!(vex_time("1970y001d0h0m0.5s").map(ScheduleTime::total_nanos), Some(500_000_000));
         assert_eq!(snap_time("2026.330.12:00").map(ScheduleTime::rounded_up), Some(1_795_694_400));
         for bad in [
             "",

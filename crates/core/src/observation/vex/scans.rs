@@ -132,9 +132,11 @@ impl VexFile {
     }
 }
 
+/// The second not before so many seconds after a time; both may have fractions.
 fn rounded_up(begins: ScheduleTime, seconds: f64) -> i64 {
-    let fraction = i64::from(begins.fraction && seconds.fract() == 0.0);
-    begins.second + seconds.ceil() as i64 + fraction
+    let behind = i128::from(begins.nanos) + (seconds * 1e9).round() as i128;
+    let whole = behind.div_euclid(1_000_000_000) + i128::from(behind.rem_euclid(1_000_000_000) > 0);
+    begins.second.saturating_add(i64::try_from(whole).unwrap_or(i64::MAX))
 }
 
 fn value(definition: &VexDefinition, key: &str) -> Option<String> {
@@ -150,4 +152,24 @@ fn unknown_station(station: &str, stations: &[String]) -> ScheduleError {
     let text =
         format!("station {} is not in the schedule; it has {}{more}", excerpt(station), named.join(", "));
     ScheduleError::new(0, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_ends_not_before_its_stop() {
+        let begins = |text: &str| vex_time(text).unwrap();
+        for (from, seconds, stop) in [
+            ("00s", 60.0, 60),
+            ("00.7s", 60.7, 62),
+            ("00.7s", 60.0, 61),
+            ("00.5s", 60.5, 61),
+            ("00s", 60.7, 61),
+        ] {
+            let begins = begins(&format!("1970y001d00h00m{from}"));
+            assert_eq!(rounded_up(begins, seconds), stop, "{from} {seconds}");
+        }
+    }
 }

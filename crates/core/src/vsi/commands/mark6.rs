@@ -127,15 +127,15 @@ fn recording(context: &mut Context<'_>) -> Stepped {
         text => digits(text).ok_or_else(|| parameter("expected the size in GB"))?,
     };
     let length = i64::try_from(seconds).unwrap_or(0);
-    let (start, begin) = match request.word(0).as_str() {
-        "on" => (None, now),
+    let (start, begin, from) = match request.word(0).as_str() {
+        "on" => (None, now, now),
         text => {
             let time = read_time(text)
                 .ok_or_else(|| parameter("expected on, off or a time such as 2026y330d12h00m00s"))?;
-            (Some(time.second), time.second)
+            (Some(time.second), time.second, time.rounded_up())
         }
     };
-    let stop = begin.saturating_add(length);
+    let stop = from.saturating_add(length);
     if stop <= now {
         return Err(Refused(VsiCode::Conflict, "its end is in the past".into()));
     }

@@ -121,20 +121,19 @@ fn position(text: &str, facts: &VsiScanFacts, start: u64, end: u64) -> Result<u6
     };
     let (bytes, is_time) = match digits(rest) {
         Some(bytes) => (bytes, false),
-        None if sign.is_none() => (since_start(rest, facts)?, true),
-        None => {
-            let seconds = duration(rest).ok_or_else(wrong)?;
-            ((seconds * rate_of(facts)?).round() as u64, true)
-        }
+        None if sign.is_none() => (bytes_of(since_start(rest, facts)?, rate_of(facts)?), true),
+        None => (bytes_of(duration(rest).ok_or_else(wrong)?, rate_of(facts)?), true),
     };
     let value = match sign {
         None => Some(bytes),
         Some(b'+') => start.checked_add(bytes),
         Some(_) => end.checked_sub(bytes),
     };
-    // A range in time begins and ends between frames.
+    // A range in time begins and ends between frames. Times are whole nanoseconds, those of frames need not be.
     let frame = facts.frame_bytes.filter(|_| is_time).map_or(1, u64::from).max(1);
-    let value = value.map(|value| if value == end { value } else { value / frame * frame });
+    let slack = if is_time { bytes_of(2, rate_of(facts)?) + 1 } else { 0 }.min(frame - 1);
+    let value =
+        value.map(|value| if value == end { value } else { value.saturating_add(slack) / frame * frame });
     value.ok_or_else(|| parameter(format!("{text} is outside of the scan")))
 }
 
@@ -143,37 +142,42 @@ fn rate_of(facts: &VsiScanFacts) -> Result<f64, Refused> {
     facts.bytes_per_second.filter(|rate| *rate > 0.0).ok_or_else(why)
 }
 
-/// Bytes from the start of a scan to a time. What is missing before the time as written, such as the day, is that of the scan; if
+/// Bytes of so many nanoseconds.
+fn bytes_of(nanos: i128, bytes_per_second: f64) -> u64 {
+    (nanos as f64 * bytes_per_second / 1e9).round() as u64
+}
+
+/// Nanoseconds from the start of a scan to a time. What is missing before the time as written, such as the day, is that of the scan; if
 /// that is before the scan, the next such time is meant.
-fn since_start(text: &str, facts: &VsiScanFacts) -> Result<u64, Refused> {
+fn since_start(text: &str, facts: &VsiScanFacts) -> Result<i128, Refused> {
+    const SECOND: i128 = 1_000_000_000;
     let wrong = || parameter(format!("expected a number of bytes or a time, got {text}"));
     let unknown = || Refused(VsiCode::Failed, "the start of the scan is unknown, give bytes".into());
-    let start = facts.start.ok_or_else(unknown)?.0 as f64 / 1e9;
+    let start = i128::from(facts.start.ok_or_else(unknown)?.0);
     let target = if text.contains('y') {
-        read_time(text).ok_or_else(wrong)?.second as f64
+        read_time(text).ok_or_else(wrong)?.total_nanos()
     } else {
         let since = duration(text).ok_or_else(wrong)?;
         let period = if text.contains('d') {
             return Err(parameter("a time with a day needs its year"));
         } else if text.contains('h') {
-            86_400.0
+            86_400 * SECOND
         } else if text.contains('m') {
-            3600.0
+            3600 * SECOND
         } else {
-            60.0
+            60 * SECOND
         };
-        let begun = (start / period).floor() * period;
-        let target = begun + since;
+        let target = start.div_euclid(period) * period + since;
         if target < start { target + period } else { target }
     };
     if target < start {
         return Err(parameter(format!("{text} is before the scan")));
     }
-    Ok(((target - start) * rate_of(facts)?).round() as u64)
+    Ok(target - start)
 }
 
-/// Seconds of a time such as `1h02m3.5s` or `30s`.
-fn duration(text: &str) -> Option<f64> {
+/// Nanoseconds of a time such as `1h02m3.5s` or `30s`.
+fn duration(text: &str) -> Option<i128> {
     let (mut rest, mut seconds, mut given) = (text, 0.0, false);
     for (unit, factor) in [('d', 86_400.0), ('h', 3600.0), ('m', 60.0), ('s', 1.0)] {
         let Some((number, behind)) = rest.split_once(unit) else { continue };
@@ -181,7 +185,7 @@ fn duration(text: &str) -> Option<f64> {
         let number = number.parse::<f64>().ok().filter(|n| plain && *n < 1e9)?;
         (rest, seconds, given) = (behind, seconds + number * factor, true);
     }
-    (given && rest.is_empty()).then_some(seconds)
+    (given && rest.is_empty()).then_some((seconds * 1e9).round() as i128)
 }
 
 pub(super) fn inspected(outcome: Option<VsiOutcome>) -> Result<VsiScanFacts, Refused> {
@@ -287,5 +291,36 @@ mod tests {
         assert_eq!(find(&scans, "_ef_1056", 1), Some(2));
         assert_eq!(find(&scans, "grf__7", 0), Some(1));
         assert_eq!(find(&scans, "none", 9), None);
+    }
+
+    /// A time is the first byte of the frame that begins then, whichever frame the scan begins with.
+    #[test]
+    fn times_are_exact_to_the_frame() {
+        const FRAME: u64 = 8032;
+        let noon = u64::try_from(read_time("2026y330d12h").unwrap().second).unwrap() * 1_000_000_000;
+        for fps in [6400, 25_600, 31_250, 124_999, 125_000] {
+            for first in (0..fps).step_by(7) {
+                let facts = VsiScanFacts {
+                    start: Some(Nanos(noon + first * 1_000_000_000 / fps)),
+                    bytes_per_second: Some((FRAME * fps) as f64),
+                    frame_bytes: Some(FRAME as u32),
+                    ..VsiScanFacts::default()
+                };
+                let at = |text: &str| position(text, &facts, 0, u64::MAX).ok();
+                let expected = Some((5 * fps - first) * FRAME);
+                assert_eq!(at("12h00m05s"), expected, "{first} of {fps}");
+                assert_eq!(at("2026y330d12h00m05s"), expected, "{first} of {fps}");
+                assert_eq!(at("+3s"), Some(3 * fps * FRAME));
+            }
+        }
+        let facts = VsiScanFacts {
+            start: Some(Nanos(noon)),
+            bytes_per_second: Some(16_000.0 * FRAME as f64),
+            frame_bytes: Some(FRAME as u32),
+            ..VsiScanFacts::default()
+        };
+        let at = |text: &str| position(text, &facts, 0, u64::MAX).ok();
+        assert_eq!((at("12h00m00.5s"), at("2026y330d12h00m00.5s")), (Some(8000 * FRAME), Some(8000 * FRAME)));
+        assert_eq!(at("2026y330d11h59m59s"), None);
     }
 }
