@@ -169,7 +169,12 @@ impl BalancerClient {
 
     /// Samples of what the paths select, since this Unix time, as JSON.
     fn timeseries(&self, py: Python<'_>, paths: Vec<String>, since: Option<f64>) -> PyResult<String> {
-        let since = since.map(|at| (SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0))).into());
+        let time = |at: f64| {
+            let since = Duration::try_from_secs_f64(at.max(0.0)).ok();
+            let time = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+            time.ok_or_else(|| PyValueError::new_err(format!("{at} is no Unix time")))
+        };
+        let since = since.map(time).transpose()?.map(Into::into);
         self.call(py, |plane| {
             let one = |series: &proto::Timeseries| {
                 let samples: Vec<(i64, f64)> = match &series.timeseries {

@@ -113,6 +113,11 @@ def test_a_damaged_tick_is_no_time():
         assert np.isnat(times[1]), ticks
     # Whole numbers: 9 thirds of a nanosecond are 3.
     assert recording.Clock("x", per_second=3e9).times(np.arange(0, 12, 3)).astype(np.int64).tolist() == [0, 1, 2, 3]
+    # A rate of a half is exact, too: LOFAR's, since 1970.
+    half = recording.Clock("x", per_second=195312.5)
+    for ticks in (np.array([351346088706747, 390625 * 7 + 1]), np.array([351346088706747, 390625 * 7 + 1], np.uint64)):
+        assert half.times(ticks).astype(np.int64).tolist() == [1_798_891_974_178_544_640, 14_000_005_120]
+    assert half.times(np.array([-1])).astype(np.int64).tolist() == [-5120]
     fast = recording.Clock("x", per_second=10**10).times(np.array([10**10 + 20, 2**63 - 1], np.uint64))
     assert fast.astype(np.int64).tolist() == [1_000_000_002, 922_337_203_685_477_580]
 

@@ -232,7 +232,7 @@ impl Samples {
     ) -> Result<(u64, u64), Failed> {
         let (width, threads) = (self.row(), self.threads.len());
         // Whole frames, so that each is in one block.
-        let each = ((BLOCK_BYTES / (width * size_of::<T>())) as u64).next_multiple_of(self.frame_rows);
+        let each = ((BLOCK_BYTES / (width * size_of::<T>())).max(1) as u64).next_multiple_of(self.frame_rows);
         let (mut numbers, mut octets, mut missing) = (Vec::new(), Vec::new(), 0);
         let mut placed = 0;
         let mut at = rows.start;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Container
 from dataclasses import dataclass
@@ -145,15 +146,17 @@ class Clock:
         return np.array(self.epoch if epoch is None else int(epoch * 10**9), "M8[ns]")
 
     def times(self, ticks: Any) -> Any:
-        """Times to the nanosecond; NaT beyond what `datetime64` can express."""
+        """Times; NaT beyond what `datetime64` can express. To the nanosecond, if ticks are integers and `per_second` is a multiple of 2⁻²⁰."""
         per_second, since = float(_time.per_second(self.per_second)), self._since()
-        if np.issubdtype(ticks.dtype, np.integer) and 1 <= per_second == int(per_second):
-            # Exact: ticks may have more digits than a float, also unsigned ones than an int64.
-            rate = np.array(int(per_second), np.uint64 if ticks.dtype.kind == "u" else np.int64)
-            seconds = np.minimum(ticks // rate, _MOST_SECONDS).astype(np.int64)
-            rest = (ticks % rate).astype(np.int64)
-            is_exact = per_second < _MOST_SECONDS
-            nanoseconds = rest * 10**9 // int(per_second) if is_exact else rest * (1e9 / per_second)
+        ratio = per_second.as_integer_ratio() if math.isfinite(per_second) else (0, 1)
+        if np.issubdtype(ticks.dtype, np.integer) and 1 <= per_second < 2**62 and ratio[1] <= 1 << 20 and math.prod(ratio) < 2**62:
+            # Exact: ticks may have more digits than a float, also unsigned ones than an int64. 195312.5 in a second are 390625 in two.
+            rate, parts = ratio
+            divisor = np.array(rate, np.uint64 if ticks.dtype.kind == "u" else np.int64)
+            whole = np.clip(ticks // divisor, None if ticks.dtype.kind == "u" else -_MOST_SECONDS, _MOST_SECONDS).astype(np.int64)
+            rest = (ticks % divisor).astype(np.int64) * parts
+            seconds, rest = whole * parts + rest // rate, rest % rate
+            nanoseconds = rest * 10**9 // rate if rate < _MOST_SECONDS else rest * (1e9 / rate)
         else:
             exact = ticks / per_second
             seconds = np.floor(exact)
