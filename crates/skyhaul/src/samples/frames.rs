@@ -1,5 +1,6 @@
 //! The header of a frame (time, thread, validity), and buffers that are reused.
 
+use super::timing::NEAR_SECONDS;
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
 use skyhaul_core::wire::{Expected, FILL, Field, FrameTime, Frames, StreamFormat};
@@ -80,7 +81,12 @@ impl FrameReader {
         }
         Some(Self {
             frames: format.family.frames()?,
-            expected: Expected { frame_bytes: format.frame_bytes, near: format.near, pattern: false },
+            expected: Expected {
+                frame_bytes: format.frame_bytes,
+                near: format.near,
+                fps: Some(fps),
+                pattern: false,
+            },
             coded,
             at,
             unit: format.unit_bytes(),
@@ -100,6 +106,11 @@ impl FrameReader {
         }
         let time = self.format.frame_time(head)?;
         time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))
+    }
+
+    /// Whether frames with these numbers may be neighbours, with some lost between them.
+    pub(super) fn are_near(&self, one: i64, other: i64) -> bool {
+        one.abs_diff(other) <= (self.fps * NEAR_SECONDS).unsigned_abs()
     }
 
     /// A frame of this thread is used, with its time repaired where the thread's clock is wrong.

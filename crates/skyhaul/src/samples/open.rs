@@ -6,6 +6,7 @@ use super::timing::measured_rate;
 use super::timing::{Ends, ends_of_seconds};
 use super::{First, Options, Samples, SamplesError};
 use crate::recording::{Datastream, FilePiece, Pieces, Recording, mark6};
+use crate::time::unix_now;
 use skyhaul_core::samples::{Coded, Coding};
 use skyhaul_core::wire::{ClockFinder, Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
 use skyhaul_io::disk::open_regular;
@@ -166,7 +167,11 @@ struct Rate {
 impl Known {
     fn rate(&self, pieces: &Pieces<First>, format: &StreamFormat) -> Result<Rate, SamplesError> {
         let (fps, ends) = match self.given.or(self.stated).filter(|&fps| fps > 0) {
-            Some(fps) => (fps, ends_of_seconds(pieces, format)),
+            Some(fps) => {
+                // Where the rate decides which bits are the frame number.
+                let format = StreamFormat { frames_per_second: Some(fps), ..format.clone() };
+                (fps, ends_of_seconds(pieces, &format))
+            }
             None => (measured_rate(pieces, format).ok_or(SamplesError::Rate)?, Ends::default()),
         };
         // Headers that agree with it may be of a stream with pauses.
@@ -297,7 +302,7 @@ fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
     let options = LearnOptions {
         keep: Keep::All,
         threads: options.threads.clone(),
-        near: options.near.unwrap_or_else(now),
+        near: options.near.unwrap_or_else(unix_now),
         ..LearnOptions::default()
     };
     let mut learner = Learner::new(options);
@@ -325,12 +330,6 @@ fn workers(options: &Options) -> usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     }
-}
-
-/// Unix seconds.
-fn now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 /// Threads that were asked for, if any: each once.

@@ -227,9 +227,10 @@ impl Samples {
                 scratch.open = self.pieces.open(piece, self.verify).map(|open| (number, open));
             }
             let Some((_, open)) = scratch.open.take() else { continue };
-            // What the index says needs no part that is not wanted.
-            let first = piece.times.0.and_then(|_| self.first_of(number));
-            let unit_of = |wanted| unit_of(&self.frames, &open, wanted, self.format.group(), first);
+            let first = self.first_of(number);
+            let unit_of = |wanted| {
+                first.map_or(0, |first| unit_of(&self.frames, &open, wanted, self.format.group(), first))
+            };
             let (from, to) = (unit_of(frames.start), unit_of(frames.end));
             let unit = self.frames.unit as u64;
             // What is damaged does not count as read.

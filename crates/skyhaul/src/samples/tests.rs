@@ -4,6 +4,7 @@ use super::{Options, Samples, *};
 use crate::recording::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record, Recording, Session};
 use proptest::prelude::*;
 use skyhaul_core::wire::FILL;
+use skyhaul_core::wire::mark5b::{self, Mark5b};
 use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
 use std::path::{Path, PathBuf};
 
@@ -616,4 +617,54 @@ fn one_damaged_header_disproves_no_rate() {
     }
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(opened(&path, 1000), Ok(1000));
+}
+
+/// A damaged second hides no other frame, and at an end of a file it does not lengthen the axis.
+#[test]
+fn a_damaged_header_hides_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let there: Vec<u32> = (0..300).filter(|n| !(20..40).contains(n)).collect();
+    for damaged in (0..there.len()).step_by(9).chain([1, 139, 140, 141, 142, 209, 279]) {
+        // About 194 days or 17 years later, or earlier; or 4 s.
+        for (octet, bit) in [(3, 0x01), (3, 0x20), (0, 0x04)] {
+            let path = file(directory.path(), "x.vdif", there.iter().map(|&n| (n, 0)));
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[damaged * (32 + PAYLOAD) + octet] ^= bit;
+            std::fs::write(&path, bytes).unwrap();
+            let samples = Samples::of_files([&path], &options()).unwrap();
+            if octet == 0 {
+                assert!(missing(&samples).0 >= 20 && missing(&samples).1 <= 1, "frame {damaged}");
+                continue;
+            }
+            let at_an_end = usize::from([0, 279].contains(&damaged));
+            assert_eq!(samples.rows(), (300 - at_an_end as u64) * 256, "frame {damaged}");
+            assert_eq!(missing(&samples), (21 - at_an_end, 1), "frame {damaged}");
+        }
+    }
+}
+
+/// Where 15 bits number all frames of a second, the bit above them marks a test vector, and is no part of the number.
+#[test]
+fn the_test_bit_of_mark_5b_is_no_part_of_the_frame_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.m5b");
+    let frame = |n: u32| {
+        let time = mark5b::Time { day: 41, second: n / 200, frame: n % 200 };
+        let header = Mark5b { test: 1, crc: 0, fraction_bcd: 0, ..Mark5b::new(time, 0) };
+        [&header.write()[..], &[0x1B; mark5b::PAYLOAD]].concat()
+    };
+    std::fs::write(&path, (150..650).flat_map(frame).collect::<Vec<u8>>()).unwrap();
+    let options = Options {
+        sample_rate: Some(200 * 40_000),
+        channels: Some(1),
+        bits: Some(2),
+        near: Some(SECOND),
+        ..Options::default()
+    };
+    let samples = Samples::of_files([&path], &options).unwrap();
+    assert_eq!((samples.frames_per_second(), samples.rows()), (200, 500 * 40_000));
+    assert_eq!(samples.start(), (SECOND, 150));
+    let mut rows = vec![0f32; 40_000];
+    assert_eq!(samples.read(460_000, &mut rows).unwrap().placed, 2, "parts of two frames");
+    assert!(rows.iter().all(|sample| sample.is_finite()));
 }

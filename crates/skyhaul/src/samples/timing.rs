@@ -41,49 +41,88 @@ pub(super) fn next_number(
     None
 }
 
-/// The number of the last frame with a time, among the last units of a piece.
+/// The lowest number of a frame among the first units of a piece.
+pub(super) fn first_number(frames: &FrameReader, piece: &OpenPiece) -> Option<i64> {
+    let end = piece.bytes / frames.unit as u64;
+    let (unit, first) = next_number(frames, piece, 0, end)?;
+    let look = |units: u64| numbers(frames, piece, unit..end.min(unit + units));
+    let few = look(3);
+    if few.iter().all(|number| frames.are_near(*number, first)) {
+        return few.into_iter().min();
+    }
+    let many = look(MAX_PROBED_FRAMES);
+    let believed = believed(frames, &many).unwrap_or(first);
+    many.into_iter().filter(|number| frames.are_near(*number, believed)).min()
+}
+
+/// The highest number of a frame among the last units of a piece.
 pub(super) fn last_number(frames: &FrameReader, piece: &OpenPiece) -> Option<i64> {
     let end = piece.bytes / frames.unit as u64;
-    let from = end.saturating_sub(MAX_PROBED_FRAMES);
+    let mut numbers = numbers(frames, piece, end.saturating_sub(MAX_PROBED_FRAMES)..end);
+    numbers.sort_unstable_by(|one, other| other.cmp(one));
+    believed(frames, &numbers).or(numbers.first().copied())
+}
+
+/// The numbers of these units that have one.
+fn numbers(frames: &FrameReader, piece: &OpenPiece, units: Range<u64>) -> Vec<i64> {
     let number = |unit| next_number(frames, piece, unit, unit + 1).map(|(_, number)| number);
-    (from..end).filter_map(number).max()
+    units.filter_map(number).collect()
+}
+
+/// The first number that is near another: the header of one that is alone may be damaged.
+fn believed(frames: &FrameReader, numbers: &[i64]) -> Option<i64> {
+    let is_near = |&(at, number): &(usize, &i64)| {
+        let mut others = numbers.iter().enumerate().filter(|(other, _)| *other != at);
+        others.any(|(_, other)| frames.are_near(*number, *other))
+    };
+    numbers.iter().enumerate().find(is_near).map(|(_, number)| *number)
+}
+
+/// The median of the numbers of the first three frames with a time, from unit `from` to `end`, and its unit: a single damaged header does not
+/// mislead. The first number if there are fewer.
+fn median_number(frames: &FrameReader, piece: &OpenPiece, from: u64, end: u64) -> Option<(u64, i64)> {
+    let first = next_number(frames, piece, from, end)?;
+    let second = next_number(frames, piece, first.0 + 1, end);
+    let third = second.and_then(|(unit, _)| next_number(frames, piece, unit + 1, end));
+    let (Some(second), Some(third)) = (second, third) else { return Some(first) };
+    let mut three = [first, second, third];
+    three.sort_by_key(|&(_, number)| number);
+    Some(three[1])
 }
 
 /// The first unit of a piece whose frame has at least this number; of damaged ones, any may be given. `first`: the number of
-/// its first frame, if that is known.
+/// its first frame.
 pub(super) fn unit_of(
     frames: &FrameReader,
     piece: &OpenPiece,
     number: i64,
     threads: usize,
-    first: Option<i64>,
+    first: i64,
 ) -> u64 {
     let end = piece.bytes / frames.unit as u64;
-    let Some((unit, first)) = first.map(|first| (0, first)).or_else(|| next_number(frames, piece, 0, end))
-    else {
-        return 0;
-    };
     if number <= first {
-        return unit;
+        return 0;
+    }
+    // Where it is, if nothing is missing before it: the frame before is the last one of the previous number.
+    let ahead = number.abs_diff(first).saturating_mul(threads as u64);
+    let at = |unit| next_number(frames, piece, unit, unit + 1).map(|(_, number)| number);
+    if ahead < end
+        && at(ahead) == Some(number)
+        && at(ahead - 1).is_some_and(|before| (first..number).contains(&before))
+    {
+        return ahead;
     }
     let (mut low, mut high) = (0, end);
-    // Where it is, if nothing is missing before it.
-    let ahead = number.abs_diff(first).saturating_mul(threads as u64).saturating_add(unit);
-    let mut guess = (ahead < end).then_some(ahead);
     while low < high {
-        let middle = guess.take().unwrap_or(low.midpoint(high));
-        match next_number(frames, piece, middle, high) {
+        let middle = low.midpoint(high);
+        match median_number(frames, piece, middle, high) {
             Some((unit, found)) if found < number => low = unit + 1,
-            _ if middle > low => {
-                // Most often the frame before is the last one of the previous number.
-                let before = next_number(frames, piece, middle - 1, middle);
-                if before.is_some_and(|(_, found)| found < number) {
-                    return middle;
-                }
-                high = middle;
-            }
             _ => high = middle,
         }
+    }
+    // The median may be of a frame behind the one that is looked for.
+    while low < end && at(low).is_some_and(|found| (first..number).contains(&found)) {
+        low += 1;
     }
     low
 }
@@ -115,9 +154,7 @@ impl Samples {
             if let Some((second, frame)) = piece.times.0 {
                 return second.checked_mul(i64::from(self.frames_per_second))?.checked_add(i64::from(frame));
             }
-            let open = self.pieces.open_unverified(piece).ok()?;
-            let end = open.bytes / self.frames.unit as u64;
-            next_number(&self.frames, &open, 0, end).map(|(_, number)| number)
+            first_number(&self.frames, &self.pieces.open_unverified(piece).ok()?)
         })
     }
 
@@ -272,6 +309,8 @@ impl<'a> Heads<'a> {
 const BLOCK_BYTES: usize = 1 << 20;
 /// Files without an index whose first headers are read to see whether they are in order.
 const MOST_OPENED: usize = 4096;
+/// Frames of one recording that are next to each other are seldom further apart.
+pub(super) const NEAR_SECONDS: i64 = 3600;
 /// A longer axis than this many times what the data fill is that of a wrong clock, unless it is within an hour.
 const SPARSEST: i64 = 64;
 
@@ -322,7 +361,7 @@ impl Samples {
         let earliest = times().map(|(first, _)| first).min().unwrap_or(first).min(first);
         let latest = times().map(|(_, last)| last).max().unwrap_or(last).max(last);
         let frames = (self.bytes() / self.frames.unit as u64) as i64;
-        let most = frames.saturating_mul(SPARSEST).max(i64::from(self.frames_per_second) * 3600);
+        let most = frames.saturating_mul(SPARSEST).max(i64::from(self.frames_per_second) * NEAR_SECONDS);
         if latest.checked_sub(earliest).is_some_and(|span| span <= most) {
             return (earliest, latest);
         }
