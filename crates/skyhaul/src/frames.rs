@@ -95,24 +95,26 @@ fn begins_with_packets(family: FamilyRef, head: &[u8], bytes: u64) -> bool {
     (1..=bytes).contains(&at)
 }
 
-/// The content of a file of `bytes` bytes, from its first bytes: only frames, or only packets, of one family.
+/// The content of a file of `bytes` bytes, from its first bytes: only frames, or only packets, of one family. `near` is a Unix time within
+/// 500 days of its data, for formats without a year.
 #[must_use]
-pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
+pub fn learn(head: &[u8], bytes: u64, near: i64) -> Option<DatastreamInfo> {
     if let Some(family) = Format::Auto.families().find(|family| begins_with_packets(*family, head, bytes)) {
         let format = described_packets(family, family.title());
         return Some(DatastreamInfo { format, ..DatastreamInfo::default() });
     }
-    Format::Auto.families().find_map(|family| learn_frames(family, head, Some(bytes)))
+    Format::Auto.families().find_map(|family| learn_frames(family, head, Some(bytes), near))
 }
 
-/// The content of a file whose beginning is known: frames of one family, or packets of one. How many there are is not known.
+/// The content of a file whose beginning is known: frames of one family, or packets of one. How many there are is not known. `near` is a Unix
+/// time within 500 days of its data.
 #[must_use]
-pub(crate) fn learn_beginning(head: &[u8]) -> Option<Beginning> {
+pub(crate) fn learn_beginning(head: &[u8], near: i64) -> Option<Beginning> {
     let packets = |family: &FamilyRef| begins_with_packets(*family, head, u64::MAX);
     if let Some(family) = Format::Auto.families().find(packets) {
         return Some(Beginning::Packets(family));
     }
-    Format::Auto.families().find_map(|family| learn_frames(family, head, None)).map(Beginning::Frames)
+    Format::Auto.families().find_map(|family| learn_frames(family, head, None, near)).map(Beginning::Frames)
 }
 
 /// What a file begins with.
@@ -124,14 +126,14 @@ pub(crate) enum Beginning {
 }
 
 /// The same for frames of this family. The header of another one may state a length, too: the file must consist of such frames.
-fn learn_frames(family: FamilyRef, head: &[u8], bytes: Option<u64>) -> Option<DatastreamInfo> {
+fn learn_frames(family: FamilyRef, head: &[u8], bytes: Option<u64>, near: i64) -> Option<DatastreamInfo> {
     let Framing::Length(unit) = family.frames()?.framing(head) else { return None };
     let is_multiple = |bytes: u64| bytes.is_multiple_of(unit as u64);
     if unit == 0 || !bytes.is_none_or(is_multiple) || head.len() < unit {
         return None;
     }
     let bytes = bytes.unwrap_or(head.len() as u64);
-    let mut learner = Learner::new(LearnOptions::default());
+    let mut learner = Learner::new(LearnOptions { near, ..LearnOptions::default() });
     head.chunks_exact(unit).for_each(|frame| learner.observe(frame));
     let format = learner.conclude(true)?.ok()?;
     let whole = format.family == family && format.unit_bytes() == unit;
@@ -172,7 +174,8 @@ impl FramesOf {
         let header_at = usize::try_from(of.get("header_at")?.as_u64()?).ok()?;
         let near = of.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default();
         let frame_bytes = (datastream.info.unit_bytes as usize).checked_sub(header_at)?;
-        let expected = Expected { frame_bytes, near, pattern: verify };
+        let expected =
+            Expected { frame_bytes, near, fps: datastream.info.frames_per_second, pattern: verify };
         family.stamps().map(|_| Self { family, header_at, expected })
     }
 
@@ -180,7 +183,12 @@ impl FramesOf {
     #[must_use]
     pub fn stream(format: &StreamFormat, verify: bool) -> Option<Self> {
         let header_at = format.header_at()?;
-        let expected = Expected { frame_bytes: format.frame_bytes, near: format.near, pattern: verify };
+        let expected = Expected {
+            frame_bytes: format.frame_bytes,
+            near: format.near,
+            fps: format.frames_per_second,
+            pattern: verify,
+        };
         format.family.frames().map(|_| Self { family: format.family, header_at, expected })
     }
 
@@ -225,6 +233,22 @@ mod tests {
     fn mark5b(n: u32) -> Vec<u8> {
         let header = Mark5b::new(mark5b::Time { day: 60, second: 100, frame: n }, n * 10_000 / 6400);
         [&header.write()[..], &[5; mark5b::PAYLOAD]].concat()
+    }
+
+    /// A Mark 5B date is a day of a thousand: the year is that of the file, not of this program.
+    #[test]
+    fn dates_without_a_year_are_near_the_time_that_is_given() {
+        let head: Vec<u8> = (0..8).flat_map(mark5b).collect();
+        let day = 86_400;
+        let time = |near| {
+            let info = learn(&head, head.len() as u64, near).unwrap();
+            let stream = stream_format(&Datastream { datastream: 0, name: String::new(), info }).unwrap();
+            stream.frame_time(&head).unwrap().unix_seconds
+        };
+        let first = time(0);
+        assert!((-500 * day..500 * day).contains(&first), "{first}");
+        assert_eq!(time(first + 20_499 * day), first + 20_000 * day);
+        assert_eq!(time(first + 20_501 * day), first + 21_000 * day);
     }
 
     /// Recordings are read for decades: what an index says of a format stays as it was.

@@ -28,6 +28,12 @@ pub struct NotATime {
     wrong: String,
 }
 
+/// UNIX seconds now; 0 if the clock of the host is before 1970.
+pub(crate) fn unix_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
 /// UNIX seconds of `text`, in any format of the [module](self).
 ///
 /// # Errors

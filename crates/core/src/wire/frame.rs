@@ -49,6 +49,8 @@ pub struct Expected {
     pub frame_bytes: usize,
     /// A Unix time within 500 days of the data.
     pub near: i64,
+    /// Frames of a thread per second, if known: a high rate takes another bit for the frame number.
+    pub fps: Option<u32>,
     /// Whether the payload must be the [pattern](crate::pattern) of its time.
     pub pattern: bool,
 }

@@ -62,8 +62,9 @@ pub trait Stamps: Sync {
         Numbered::ByChoice
     }
 
-    /// The time in the header of `frame`; `None` without a valid header. `near`: a Unix time within 500 days of the data.
-    fn time(&self, frame: &[u8], near: i64) -> Option<FrameTime>;
+    /// The time in the header of `frame`; `None` without a valid header. `near`: a Unix time within 500 days of the data; `fps`: frames
+    /// of a thread per second, if known.
+    fn time(&self, frame: &[u8], near: i64, fps: Option<u32>) -> Option<FrameTime>;
 
     /// Frames of a thread and the whole seconds that they take, if the header of `frame` states that. `fps`: the number
     /// per second, if it is known otherwise.
@@ -76,7 +77,7 @@ pub trait Stamps: Sync {
 
     /// The frame in the count of its thread, at this rate.
     fn count(&self, frame: &[u8], near: i64, fps: u32) -> Option<Counted> {
-        let time = self.time(frame, near)?;
+        let time = self.time(frame, near, Some(fps))?;
         let number = time.unix_seconds.checked_mul(i64::from(fps))?.checked_add(i64::from(time.frame))?;
         Some(Counted { thread: time.thread, number })
     }

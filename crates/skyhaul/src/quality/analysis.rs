@@ -246,7 +246,12 @@ fn header(info: &StreamInfo, unit: &[u8]) -> Option<SampledHeader> {
     }
     let time = format.frame_time(unit)?;
     let frames = format.family.frames();
-    let expected = Expected { frame_bytes: format.frame_bytes, near: format.near, pattern: false };
+    let expected = Expected {
+        frame_bytes: format.frame_bytes,
+        near: format.near,
+        fps: format.frames_per_second,
+        pattern: false,
+    };
     let is_valid = frames.is_none_or(|frames| !frames.see(bytes, &expected).filled);
     let pattern = Expected { pattern: true, ..expected };
     let is_pattern = frames.is_some_and(|frames| frames.see(bytes, &pattern).illegal.is_none());

@@ -4,6 +4,7 @@ use super::engine::EngineOptions;
 use super::filter::{Allow, Gate};
 use super::kernel::not_placed;
 use super::objects::ObjectOptions;
+use crate::time::unix_now;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
@@ -116,7 +117,7 @@ impl Default for ReceiverOptions {
             threads: 1,
             udp: UdpOptions::default(),
             tcp: TcpOptions::default(),
-            learn: LearnOptions::default(),
+            learn: LearnOptions { near: unix_now(), ..LearnOptions::default() },
             split_threads: false,
             keep_partial_sets: false,
             window: 2,

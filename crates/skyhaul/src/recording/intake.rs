@@ -28,6 +28,7 @@ use crate::recording::open::Recording;
 use crate::recording::report::DiskState;
 use crate::recording::write::Writer;
 use crate::recording::write::options::{Existing, WriterOptions};
+use crate::time::unix_now;
 use cutting::Cutting;
 pub use error::IntakeError;
 use skyhaul_io::disk::{Tree, free_bytes};
@@ -238,7 +239,7 @@ impl Intake {
         if let Content::Head(head) = &mut self.content {
             let head = std::mem::take(head);
             let refused = |text: String| Err(IntakeError::NotFrames(text));
-            let info = match learn_beginning(&head) {
+            let info = match learn_beginning(&head, unix_now()) {
                 Some(Beginning::Frames(info)) => info,
                 Some(Beginning::Packets(family)) => {
                     return refused(format!(

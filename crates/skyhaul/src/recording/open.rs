@@ -19,6 +19,7 @@ use crate::recording::report::{Event, RecordingReport};
 use crate::recording::verify::file::read_part;
 use skyhaul_core::hint::Hint;
 use skyhaul_io::file::failed;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -189,7 +190,9 @@ impl Recording {
             stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.offset, chunk.bytes?)));
         let info = files.take(LEARN_FILES).find_map(|(path, offset, bytes)| {
             let head = usize::try_from(bytes.min(LEARN_BYTES)).ok()?;
-            crate::frames::learn(&read_part(path, offset, head).ok()?, bytes)
+            // The year of a date without one is that of the file.
+            let near = path.metadata().map_or(0, |data| data.mtime());
+            crate::frames::learn(&read_part(path, offset, head).ok()?, bytes, near)
         });
         // The first one may be shorter than the others.
         let longest = stream.chunks.values().filter_map(|chunk| chunk.bytes).max().unwrap_or(0);

@@ -152,7 +152,7 @@ impl FileSupply {
             let by = self.moved(pass);
             ends.iter().all(|&index| {
                 let Some(frame) = self.frame(index) else { return false };
-                self.timeline.stamps().time(frame, self.options.near).is_none()
+                self.timeline.stamps().time(frame, self.options.near, None).is_none()
                     || self.timeline.stamps().moved(frame, &by).is_some()
             })
         };
@@ -215,9 +215,10 @@ impl FileSupply {
 
 /// Unix second of the first frame with a time.
 fn first_second(file: &[u8], timeline: &Positions, near: i64) -> i64 {
+    let fps = timeline.clock().fps();
     let time = |index: usize| {
         let place = timeline.frame(index)?;
-        timeline.stamps().time(file.get(place.bytes.start + timeline.prefix()..place.bytes.end)?, near)
+        timeline.stamps().time(file.get(place.bytes.start + timeline.prefix()..place.bytes.end)?, near, fps)
     };
     (0..timeline.frames()).find_map(time).map_or(0, |time| time.unix_seconds)
 }

@@ -285,10 +285,10 @@ impl RecordedFrames {
         while trial.poll().is_some() {}
         self.by_position = trial.is_in_order();
         if let Some(start) = self.options.restamp {
-            let first = frames.iter().find_map(|frame| stamps.time(frame, near));
+            let first = frames.iter().find_map(|frame| stamps.time(frame, near, clock.fps()));
             let seconds = first.map_or(0, |first| start.saturating_sub(first.unix_seconds));
             let by = Move { seconds, begin: Some(start), fps: clock.fps(), ..Move::default() };
-            let timed = frames.iter().find(|frame| stamps.time(frame, near).is_some());
+            let timed = frames.iter().find(|frame| stamps.time(frame, near, clock.fps()).is_some());
             if timed.is_some_and(|frame| stamps.moved(frame, &by).is_none()) {
                 return Err(invalid(format!("the headers cannot give the new times{AS_THEY_ARE}")));
             }

@@ -224,8 +224,8 @@ impl Stamps for Fila10gFamily {
         Numbered::InParts(PARTS, COUNTER)
     }
 
-    fn time(&self, frame: &[u8], near: i64) -> Option<FrameTime> {
-        mark5b::STAMPS.time(frame, near)
+    fn time(&self, frame: &[u8], near: i64, fps: Option<u32>) -> Option<FrameTime> {
+        mark5b::STAMPS.time(frame, near, fps)
     }
 
     fn pace(&self, frame: &[u8], fps: Option<u32>) -> Option<(u64, u64)> {

@@ -226,7 +226,7 @@ impl Stamps for LofarFamily {
         Numbered::Never
     }
 
-    fn time(&self, frame: &[u8], _: i64) -> Option<FrameTime> {
+    fn time(&self, frame: &[u8], _: i64, _: Option<u32>) -> Option<FrameTime> {
         header(frame).map(|header| time(&header, 0))
     }
 
@@ -451,8 +451,10 @@ mod tests {
                 let (filled, _) = Rsp::read(&block[at..]).unwrap();
                 let (right, _) = Rsp::read(&whole[at..]).unwrap();
                 assert_eq!(filled, Rsp { payload_error: 1, ..right }, "packet {n} of {lanes} lanes");
-                let seen = LofarFamily
-                    .see(&block[at..at + 7824], &Expected { frame_bytes: 7824, near: 0, pattern: true });
+                let seen = LofarFamily.see(
+                    &block[at..at + 7824],
+                    &Expected { frame_bytes: 7824, near: 0, fps: None, pattern: true },
+                );
                 assert!(seen.filled && seen.illegal.is_none());
             }
         }

@@ -101,8 +101,8 @@ impl Family for Mark5bFamily {
         let mut packet = packet.to_vec();
         packet.resize(FRAME, 0);
         for fps in [None, Some(6400), Some(51_200)] {
-            let layout =
-                Blocks::new(FRAME, 0, 1, 1 << 20).and_then(|blocks| Mark5bLayout::new(blocks, None, fps));
+            let layout = Blocks::new(FRAME, 0, 1, 1 << 20)
+                .and_then(|blocks| Mark5bLayout::new(blocks, None, fps, NEAR));
             layout.iter().for_each(|layout| place(layout, &packet));
         }
     }
@@ -143,7 +143,8 @@ impl Frames for Mark5bFamily {
         let Ok(time) = header.time() else { return FrameSeen::illegal("no valid time") };
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
-        FrameSeen { filled, time: Some((seconds, time.frame)), ..FrameSeen::default() }
+        let frame = if expected.fps.is_some() { number(time.frame, expected.fps) } else { time.frame };
+        FrameSeen { filled, time: Some((seconds, frame)), ..FrameSeen::default() }
     }
 
     /// Headers for this stream.
@@ -193,10 +194,10 @@ impl Stamps for Mark5bFamily {
         &Mark5bFamily
     }
 
-    fn time(&self, frame: &[u8], near: i64) -> Option<FrameTime> {
+    fn time(&self, frame: &[u8], near: i64, fps: Option<u32>) -> Option<FrameTime> {
         let time = Mark5b::read(frame)?.0.time().ok().filter(|_| frame.len() == FRAME)?;
         let unix_seconds = unix_seconds(time.day, time.second, near);
-        Some(FrameTime { unix_seconds, frame: number(time.frame, None), thread: 0 })
+        Some(FrameTime { unix_seconds, frame: number(time.frame, fps), thread: 0 })
     }
 
     fn pace(&self, _: &[u8], fps: Option<u32>) -> Option<(u64, u64)> {
@@ -250,7 +251,10 @@ impl Framed for Mark5bStream {
     type Layout = Mark5bLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<Mark5bLayout, Reject> {
-        Mark5bLayout::new(stream.blocks()?, stream.placed_by(), stream.frames_per_second)
+        // Any time near the data will do: the first frame has one.
+        let first = stream.threads.first().and_then(|thread| Mark5b::read(&thread.header)?.0.time().ok());
+        let near = first.map_or(stream.near, |first| unix_seconds(first.day, first.second, stream.near));
+        Mark5bLayout::new(stream.blocks()?, stream.placed_by(), stream.frames_per_second, near)
     }
 }
 
@@ -358,8 +362,8 @@ fn number(frame: u32, fps: Option<u32>) -> u32 {
     if fps.is_none_or(|fps| fps <= FRAMES_15) { frame & 0x7FFF } else { frame }
 }
 
-/// Second of the 1000 days.
-const SECOND: u64 = 821 * 86_400 + 19_801;
+/// Seconds from MJD 0, near the time near which dates are resolved by default.
+const SECOND: u64 = 60_821 * 86_400 + 19_801;
 
 const TRIALS: &[fn(Draw<'_>) -> Trial] = &[
     |draw| timed("mark5b by time", draw, true),

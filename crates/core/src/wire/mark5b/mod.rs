@@ -188,15 +188,21 @@ pub(crate) const UNIX_EPOCH_MJD: i64 = 40_587;
 #[must_use]
 pub fn unix_seconds(day: u32, second: u32, near: i64) -> i64 {
     let near_mjd = near.div_euclid(86_400) + UNIX_EPOCH_MJD;
-    let ahead = (i64::from(day) - near_mjd + 500).rem_euclid(1000) - 500;
-    (near_mjd + ahead - UNIX_EPOCH_MJD) * 86_400 + i64::from(second)
+    (mjd(day, near_mjd) - UNIX_EPOCH_MJD) * 86_400 + i64::from(second)
+}
+
+/// The MJD nearest to `near_mjd` that is this one modulo 1000.
+#[inline]
+fn mjd(day: u32, near_mjd: i64) -> i64 {
+    near_mjd + (i64::from(day) - near_mjd + 500).rem_euclid(1000) - 500
 }
 
 /// Frames per second, from frame number and fraction of some headers: the only rate of 200, 400 … 102 400 (16 Mb/s to 8
 /// Gb/s) that matches all fractions. `None` if several match, or none.
 pub fn frames_per_second(headers: &[Mark5b]) -> Option<u32> {
     let explains = |fps: u32, header: &Mark5b| {
-        let frame = u64::from(header.frame16());
+        // If 15 bits are enough, bit 15 is the test bit.
+        let frame = u64::from(if fps <= 1 << 15 { header.frame } else { header.frame16() });
         let fraction = frame * 10_000 / u64::from(fps);
         frame < u64::from(fps) && from_bcd(header.fraction_bcd).is_some_and(|f| u64::from(f) == fraction)
     };
@@ -212,10 +218,12 @@ pub struct Mark5bLayout {
     sequence: Option<super::header::Order>,
     rate: Rate,
     frame_mask: u32,
+    near_mjd: i64,
 }
 
 impl Mark5bLayout {
-    /// Placed by the sequence number in this byte order, or by time if `None`; a second has `fps` frames.
+    /// Placed by the sequence number in this byte order, or by time if `None`; a second has `fps` frames. `near` is a Unix time within 500
+    /// days of the data.
     ///
     /// # Errors
     /// [`Reject::WrongSize`] if `blocks` are not of such frames, [`Reject::BadField`] for a rate of 0.
@@ -223,6 +231,7 @@ impl Mark5bLayout {
         blocks: Blocks,
         sequence: Option<super::header::Order>,
         fps: Option<u32>,
+        near: i64,
     ) -> Result<Mark5bLayout, Reject> {
         let network = (blocks.packet_bytes as usize).checked_sub(FRAME).ok_or(Reject::WrongSize)?;
         if sequence.is_some() && network < 8 {
@@ -231,7 +240,9 @@ impl Mark5bLayout {
         let rate = Rate::new(fps, 1 << 16, 1, &blocks)?;
         // If 15 bits are enough, the test bit means test.
         let frame_mask = if fps.is_some_and(|fps| fps <= FRAMES_15) { 0x7FFF } else { 0xFFFF };
-        Ok(Mark5bLayout { blocks, network, sequence, rate, frame_mask })
+        // Positions fit 64 bits until the year 13 000.
+        let near_mjd = (near.div_euclid(86_400) + UNIX_EPOCH_MJD).clamp(500, 1 << 22);
+        Ok(Mark5bLayout { blocks, network, sequence, rate, frame_mask, near_mjd })
     }
 
     /// Whether the last object of a second may be shorter than the others.
@@ -253,7 +264,8 @@ impl Layout for Mark5bLayout {
             return if header.sync == SYNC { Ok(self.blocks.place(0, psn)) } else { Err(Reject::BadMagic) };
         }
         let time = header.time()?;
-        let second = u64::from(time.day) * 86_400 + u64::from(time.second);
+        // The day of a thousand begins anew while a stream is received.
+        let second = mjd(time.day, self.near_mjd) as u64 * 86_400 + u64::from(time.second);
         self.rate.place(&self.blocks, second, time.frame & self.frame_mask, 1, 0)
     }
 

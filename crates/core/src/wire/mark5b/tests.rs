@@ -49,6 +49,8 @@ fn the_rate_shows_in_the_fractions() {
     assert_eq!(frames_per_second(&golden()[..1]), None, "frame 0 says nothing");
     let fast = Mark5b::new(Time { day: 1, second: 1, frame: 51_199 }, 9999);
     assert_eq!(frames_per_second(&[fast]), Some(51_200), "4 Gb/s, 16-bit frame number");
+    let tested = golden().map(|header| Mark5b { test: 1, ..header });
+    assert_eq!(frames_per_second(&tested), Some(6400), "the test bit is no part of the number");
 }
 
 fn packet(header: Mark5b) -> Vec<u8> {
@@ -58,7 +60,7 @@ fn packet(header: Mark5b) -> Vec<u8> {
 }
 
 fn layout(fps: Option<u32>) -> Mark5bLayout {
-    Mark5bLayout::new(Blocks::new(FRAME, 0, 1, 10 * FRAME as u64).unwrap(), None, fps).unwrap()
+    Mark5bLayout::new(Blocks::new(FRAME, 0, 1, 10 * FRAME as u64).unwrap(), None, fps, 0).unwrap()
 }
 
 fn position(layout: &Mark5bLayout, header: Mark5b) -> Result<u64, Reject> {
@@ -81,10 +83,28 @@ fn frames_are_placed_by_time() {
     assert_eq!(unknown.units_between(0, 1 << 40), None);
 }
 
+/// MJD 61 999 is followed by MJD 62 000, on 2028-08-17.
+#[test]
+fn the_first_day_of_a_thousand_follows_the_last() {
+    let at = |day, second, frame| Mark5b::new(Time { day, second, frame }, 0);
+    for days in [61_600, 61_999, 62_000, 62_400] {
+        let near = (days - UNIX_EPOCH_MJD) * 86_400;
+        let blocks = Blocks::new(FRAME, 0, 1, 10 * FRAME as u64).unwrap();
+        let layout = Mark5bLayout::new(blocks, None, Some(6400), near).unwrap();
+        let last = position(&layout, at(999, 86_399, 6399)).unwrap();
+        assert_eq!(position(&layout, at(0, 0, 0)), Ok(last + 1), "near MJD {days}");
+    }
+    for near in [i64::MIN, i64::MAX] {
+        let blocks = Blocks::new(FRAME, 0, 1, 10 * FRAME as u64).unwrap();
+        let layout = Mark5bLayout::new(blocks, None, Some(1 << 16), near).unwrap();
+        assert!(position(&layout, at(0, 0, 0)).is_ok(), "an index may say any time");
+    }
+}
+
 #[test]
 fn or_by_the_sequence_number_before_them() {
     let blocks = Blocks::new(FRAME + 8, 8, 1, 10 * FRAME as u64).unwrap();
-    let layout = Mark5bLayout::new(blocks, Some(Order::Big), None).unwrap();
+    let layout = Mark5bLayout::new(blocks, Some(Order::Big), None, 0).unwrap();
     let broken_time = Mark5b { second_bcd: 0xFFFFF, ..golden()[0] };
     let whole = [&vtp::write(31, Order::Big)[..], &packet(broken_time)].concat();
     let place = layout.place(&whole).unwrap();
@@ -92,7 +112,7 @@ fn or_by_the_sequence_number_before_them() {
     let no_sync = [&vtp::write(31, Order::Big)[..], &packet(Mark5b::default())].concat();
     assert_eq!(layout.place(&no_sync), Err(Reject::BadMagic));
     let bare = Blocks::new(FRAME, 0, 1, 10 * FRAME as u64).unwrap();
-    assert_eq!(Mark5bLayout::new(bare, Some(Order::Big), None).unwrap_err(), Reject::WrongSize);
+    assert_eq!(Mark5bLayout::new(bare, Some(Order::Big), None, 0).unwrap_err(), Reject::WrongSize);
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl ClockFinder {
 
     /// The next frame.
     pub fn frame(&mut self, frame: &[u8]) {
-        let Some(time) = self.stamps.time(frame, self.near) else { return };
+        let Some(time) = self.stamps.time(frame, self.near, None) else { return };
         self.highest_alone = self.highest_alone.max(time.frame);
         let threads = self.threads.len();
         let first = self.order.first().map(|first| self.threads[first].last.unix_seconds);

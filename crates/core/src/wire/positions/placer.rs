@@ -127,7 +127,7 @@ impl Placer {
     /// The next frame. It waits until [`Placer::poll`] gives its position.
     pub fn add(&mut self, frame: &[u8]) {
         let FrameClock { stamps, near, count_fps, .. } = self.clock;
-        let time = stamps.time(frame, near);
+        let time = stamps.time(frame, near, Some(count_fps));
         self.waiting.push_back(Waiting { time, counted: stamps.count(frame, near, count_fps), kept: None });
         self.looks_left = (self.looks_left + LOOKS_EARNED).min(MAX_LOOKS);
     }

@@ -255,7 +255,7 @@ impl Stamps for VdifFamily {
         &VdifFamily
     }
 
-    fn time(&self, frame: &[u8], _: i64) -> Option<FrameTime> {
+    fn time(&self, frame: &[u8], _: i64, _: Option<u32>) -> Option<FrameTime> {
         let (vdif, _) = Vdif::read(frame)?;
         let fits = vdif.frame_bytes() == frame.len() && vdif.frame_bytes() > vdif.header_bytes();
         // A header of zeros, as some recorders fill with, has no time.
@@ -282,7 +282,10 @@ impl Stamps for VdifFamily {
             let new = header.vdif.unix_seconds().checked_add(by.seconds)?;
             let begin = by.begin.and_then(|begin| Vdif::default().at(begin, 0));
             let epoch = begin.map_or(header.vdif.epoch, |begin| begin.epoch);
-            let since = new.checked_sub(UNIX_2000 + i64::from(EPOCH_SECONDS[epoch as usize & 63]))?;
+            let begins = |epoch: u32| UNIX_2000 + i64::from(EPOCH_SECONDS[epoch as usize & 63]);
+            // A thread whose clock is wrong, and a late frame of the second before, may be of an earlier one.
+            let epoch = if new < begins(epoch) { Vdif::default().at(new, 0)?.epoch } else { epoch };
+            let since = new.checked_sub(begins(epoch))?;
             header.vdif.seconds = u32::try_from(since).ok().filter(|&second| second < 1 << 30)?;
             header.vdif.epoch = epoch;
             if let Extended::Mark5b(inner) = &mut header.extended {
@@ -438,5 +441,27 @@ mod tests {
         assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
         assert_eq!(utc(-1), "1969-12-31T23:59:59Z");
+    }
+
+    /// Frames that are before the new start, as of a thread with a wrong clock, are moved as all others.
+    #[test]
+    fn frames_before_the_epoch_of_the_new_start_are_moved() {
+        let begin = 1_798_761_600;
+        let shape = Vdif::shape(1000, 1, 2, false, false).unwrap();
+        let by = Move { seconds: begin - 1_767_225_600, begin: Some(begin), ..Move::default() };
+        for late in [0, 1, 200 * 86_400, 3 * 365 * 86_400] {
+            let old = Header {
+                vdif: shape.at(1_767_225_600 - late, 7).unwrap(),
+                extended: Extended::read(&[0; 16]).unwrap(),
+            };
+            let (octets, length) =
+                VdifFamily.moved(&[&old.write().0[..32], &[0; 1000]].concat(), &by).unwrap();
+            let new = Header::read_alone(&octets[..length]).unwrap().vdif;
+            assert_eq!((new.unix_seconds(), new.frame), (begin - late, 7), "{late} s late");
+        }
+        let first =
+            Header { vdif: shape.at(UNIX_2000, 0).unwrap(), extended: Extended::read(&[0; 16]).unwrap() };
+        let back = Move { seconds: -1, begin: Some(begin), ..Move::default() };
+        assert_eq!(VdifFamily.moved(&first.write().0, &back), None);
     }
 }

@@ -229,6 +229,7 @@ impl Headers for VdifHeaders {
         let vdif = &self.first.vdif;
         let (second, frame) = step(u64::from(vdif.seconds), vdif.frame, steps, Some(self.fps))?;
         let second = u32::try_from(second).ok().filter(|second| *second < 1 << 30)?;
+        let frame = Some(frame).filter(|frame| *frame < 1 << 24)?;
         let packets = steps.checked_mul(self.threads.len() as i64)?.checked_add(rank as i64)?;
         let mut header = self.first.moved(packets, second, frame, Some(self.fps));
         (header.vdif.thread, header.vdif.invalid) = (u32::from(thread), u32::from(!valid));
@@ -260,6 +261,9 @@ pub(super) fn begin_written(written: &Written) -> Result<Box<dyn Headers>, Strin
     };
     let payload = written.payload.unwrap_or(usual);
     let (fps, frame) = written.frames(payload)?;
+    if fps > 1 << 24 {
+        return Err(format!("{fps} frames/s: VDIF numbers at most {} frames in a second", 1 << 24));
+    }
     if version == "3" && !VLBA.contains(&payload) {
         return Err("frames of EDV 3 hold 5000 or 1000 bytes of samples".to_owned());
     }

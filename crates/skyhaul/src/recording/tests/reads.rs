@@ -332,7 +332,7 @@ fn what_was_left_out_is_not_filled_as_well() {
     let behind = (gone + 1) * units + lost;
     let (first, last) = (chunk_from(0), chunk_from(behind));
     let world = world(1);
-    let learned = crate::frames::learn(&first, first.len() as u64).unwrap();
+    let learned = crate::frames::learn(&first, first.len() as u64, 1_767_225_600).unwrap();
     let info = DatastreamInfo { units, frames_per_second: Some(1000), ..learned };
     let unit = info.unit_bytes as usize;
     let writer = Writer::create(&world.options()).unwrap();
