@@ -62,7 +62,7 @@ pub use learn::Learner;
 pub use positions::{ClockFinder, FrameClock, FramePlace, MAX_AHEAD, Placer, Positions, PositionsError};
 pub use rate::{RateChanges, RateWatch};
 pub use spead::{HeapLayout, HeapLearner, LearnedHeaps};
-pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps};
+pub use stamps::{Counted, Move, Numbered, Numbering, PREFIX, Stamps, first_second};
 pub use timeline::{
     Apart, Change, Irregular, Offset, OffsetWatch, Sighting, Timeline, TimelineOptions, Trace,
 };

@@ -261,6 +261,15 @@ fn new_times_are_asked_for_and_keep_gaps_and_threads() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     assert!((now - times[0].0 / i64::from(FPS)).abs() < 60, "{report}");
 
+    // A damaged first header moves only its own frame.
+    let mut damaged = std::fs::read(&path).unwrap();
+    damaged[3] ^= 1;
+    let first = files.write(&[damaged]);
+    let (_, came) = sent(&first, "--rate max --restamp");
+    let begins = linear(&came)[1].0 / i64::from(FPS);
+    assert!((now - begins).abs() < 60, "{begins}");
+    let path = files.write(&payloads(&frames));
+
     let (report, came) = sent(&path, "--rate max --loop 3");
     let pass: Vec<_> = [by(0), by(4000), by(8000)].concat();
     assert!(linear(&came) == pass, "each pass begins where the one before ended, with the same gap");

@@ -47,6 +47,19 @@ pub struct Counted {
     pub number: i64,
 }
 
+/// How far the first frames of a stream may be from each other, with losses between them.
+const NEAR_SECONDS: u64 = 3600;
+
+/// The Unix second with which frames begin, of the seconds of the first ones: the first that is near the median. A damaged header, or a
+/// thread with a wrong clock, may be in front. `None` without frames.
+#[must_use]
+pub fn first_second(seconds: &[i64]) -> Option<i64> {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_unstable();
+    let median = *sorted.get(sorted.len() / 2)?;
+    seconds.iter().copied().find(|second| second.abs_diff(median) <= NEAR_SECONDS)
+}
+
 /// The times of a family's frames.
 pub trait Stamps: Sync {
     /// Where frames end.
@@ -157,6 +170,19 @@ mod tests {
     use super::*;
     use crate::wire::vtp;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_damaged_first_second_is_not_believed() {
+        assert_eq!(first_second(&[]), None);
+        assert_eq!(first_second(&[7]), Some(7));
+        assert_eq!(first_second(&[5, 4, 5, 6]), Some(5), "in any order");
+        assert_eq!(first_second(&[i64::MIN, 4, 5, 6]), Some(4));
+        assert_eq!(
+            first_second(&[90_000, 4, 90_000, 5, 4]),
+            Some(4),
+            "a thread with a wrong clock is in front"
+        );
+    }
 
     proptest! {
         #[test]

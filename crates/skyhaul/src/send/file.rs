@@ -11,7 +11,7 @@
 use super::clock::{OwnPace, SentTimes};
 use super::sender::{Sequence, Supply, SupplyError};
 use super::{HEAD, Packetize};
-use skyhaul_core::wire::{Format, Move, Numbered, Numbering, Order, PREFIX, Positions, vtp};
+use skyhaul_core::wire::{Format, Move, Numbered, Numbering, Order, PREFIX, Positions, first_second, vtp};
 use skyhaul_io::file::MappedFile;
 use std::path::Path;
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl FileSupply {
         }
         let seconds = options
             .restamp
-            .map_or(0, |start| start.saturating_sub(first_second(&file, &timeline, options.near)));
+            .map_or(0, |start| start.saturating_sub(begin_second(&file, &timeline, options.near)));
         let mut supply = Self {
             numbering: None,
             by_position: timeline.placer().is_in_order(),
@@ -213,14 +213,18 @@ impl FileSupply {
     }
 }
 
-/// Unix second of the first frame with a time.
-fn first_second(file: &[u8], timeline: &Positions, near: i64) -> i64 {
+/// Frames from which the second of the first one is taken.
+const FIRST_FRAMES: usize = 64;
+
+/// Unix second with which the frames begin.
+fn begin_second(file: &[u8], timeline: &Positions, near: i64) -> i64 {
     let fps = timeline.clock().fps();
     let time = |index: usize| {
         let place = timeline.frame(index)?;
         timeline.stamps().time(file.get(place.bytes.start + timeline.prefix()..place.bytes.end)?, near, fps)
     };
-    (0..timeline.frames()).find_map(time).map_or(0, |time| time.unix_seconds)
+    let times = (0..timeline.frames()).filter_map(time).take(FIRST_FRAMES);
+    first_second(&times.map(|time| time.unix_seconds).collect::<Vec<_>>()).unwrap_or(0)
 }
 
 impl Packetize for FileSupply {

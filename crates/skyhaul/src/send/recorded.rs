@@ -9,7 +9,7 @@ use crate::frames;
 use crate::recording::{Datastream, Reader};
 use skyhaul_core::hint::Hint;
 use skyhaul_core::wire::{
-    ClockFinder, FamilyRef, FrameClock, MAX_AHEAD, Move, Numbered, Numbering, Placer, Stamps,
+    ClockFinder, FamilyRef, FrameClock, MAX_AHEAD, Move, Numbered, Numbering, Placer, Stamps, first_second,
 };
 use skyhaul_io::lock::lock;
 use std::io::{self, Read};
@@ -285,8 +285,9 @@ impl RecordedFrames {
         while trial.poll().is_some() {}
         self.by_position = trial.is_in_order();
         if let Some(start) = self.options.restamp {
-            let first = frames.iter().find_map(|frame| stamps.time(frame, near, clock.fps()));
-            let seconds = first.map_or(0, |first| start.saturating_sub(first.unix_seconds));
+            let times = frames.iter().filter_map(|frame| stamps.time(frame, near, clock.fps()));
+            let first = first_second(&times.map(|time| time.unix_seconds).collect::<Vec<_>>());
+            let seconds = first.map_or(0, |first| start.saturating_sub(first));
             let by = Move { seconds, begin: Some(start), fps: clock.fps(), ..Move::default() };
             let timed = frames.iter().find(|frame| stamps.time(frame, near, clock.fps()).is_some());
             if timed.is_some_and(|frame| stamps.moved(frame, &by).is_none()) {
