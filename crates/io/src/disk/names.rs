@@ -11,6 +11,7 @@
 
 use rustix::fs::{AtFlags, RenameFlags};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -46,16 +47,17 @@ impl FreshNames {
     ) -> io::Result<()> {
         let status = directory.metadata()?;
         let of = (status.dev(), status.ino());
-        if !self.0.contains_key(&of) {
-            let directory = directory.try_clone()?;
-            self.0.insert(of, OfDirectory { directory, fresh: Vec::new(), lost: Vec::new() });
-        }
-        if let Some(known) = self.0.get_mut(&of) {
-            // What had this name, or gives it up, is written anew.
-            known.lost.retain(|lost| lost.name != name && Some(&*lost.name) != before);
-            if is_new {
-                known.fresh.push(Change { name: name.to_owned(), before: before.map(OsStr::to_owned) });
+        let known = match self.0.entry(of) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let directory = directory.try_clone()?;
+                new.insert(OfDirectory { directory, fresh: Vec::new(), lost: Vec::new() })
             }
+        };
+        // What had this name, or gives it up, is written anew.
+        known.lost.retain(|lost| lost.name != name && Some(&*lost.name) != before);
+        if is_new {
+            known.fresh.push(Change { name: name.to_owned(), before: before.map(OsStr::to_owned) });
         }
         Ok(())
     }

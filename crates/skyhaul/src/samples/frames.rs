@@ -1,6 +1,5 @@
 //! The header of a frame (time, thread, validity), and buffers that are reused.
 
-use super::timing::NEAR_SECONDS;
 use crate::recording::OpenPiece;
 use skyhaul_core::samples::Coded;
 use skyhaul_core::wire::{Expected, FILL, Field, FrameTime, Frames, StreamFormat};
@@ -11,6 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Bytes that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
 
+/// Frames of one recording that are next to each other are seldom further apart.
+pub(super) const NEAR_SECONDS: i64 = 3600;
 /// Frame numbers of neighbours differ by no more.
 const NEIGHBOURS: u32 = 4096;
 

@@ -5,7 +5,7 @@
 //! before it. Only the headers looked at are read.
 
 use super::frames::Unit;
-use super::frames::{FrameReader, HEAD};
+use super::frames::{FrameReader, HEAD, NEAR_SECONDS};
 use super::{First, Samples};
 use crate::recording::FilePiece;
 use crate::recording::{OpenPiece, Pieces};
@@ -309,8 +309,6 @@ impl<'a> Heads<'a> {
 const BLOCK_BYTES: usize = 1 << 20;
 /// Files without an index whose first headers are read to see whether they are in order.
 const MOST_OPENED: usize = 4096;
-/// Frames of one recording that are next to each other are seldom further apart.
-pub(super) const NEAR_SECONDS: i64 = 3600;
 /// A longer axis than this many times what the data fill is that of a wrong clock, unless it is within an hour.
 const SPARSEST: i64 = 64;
 

@@ -1,6 +1,7 @@
 //! VDIF frames of two-bit noise with a tone, of the sky, or of the self-verifying pattern.
 
 use super::extended::{ALMA_CODES, SYNC};
+use super::layout::FRAMES;
 use super::{Extended, Header, Vdif, station};
 use crate::hint::Hint;
 use crate::pattern;
@@ -34,7 +35,7 @@ impl Generator for VdifGenerator {
                 Hint("for example --payload 8000 --threads 4")
             ));
         }
-        if made.frames_per_second == 0 || made.frames_per_second > 1 << 24 {
+        if made.frames_per_second == 0 || made.frames_per_second > FRAMES {
             return Err(format!(
                 "frames per second must be 1 to 16777216{}",
                 Hint("for example --frame-rate 62500")
@@ -229,7 +230,7 @@ impl Headers for VdifHeaders {
         let vdif = &self.first.vdif;
         let (second, frame) = step(u64::from(vdif.seconds), vdif.frame, steps, Some(self.fps))?;
         let second = u32::try_from(second).ok().filter(|second| *second < 1 << 30)?;
-        let frame = Some(frame).filter(|frame| *frame < 1 << 24)?;
+        let frame = Some(frame).filter(|frame| *frame < FRAMES)?;
         let packets = steps.checked_mul(self.threads.len() as i64)?.checked_add(rank as i64)?;
         let mut header = self.first.moved(packets, second, frame, Some(self.fps));
         (header.vdif.thread, header.vdif.invalid) = (u32::from(thread), u32::from(!valid));
@@ -249,10 +250,8 @@ pub(super) fn begin_written(written: &Written) -> Result<Box<dyn Headers>, Strin
         ));
     }
     if !written.channels.is_power_of_two() {
-        return Err(format!(
-            "{} channels: VDIF has a power of two of channels in a thread",
-            written.channels
-        ));
+        let channels = written.channels;
+        return Err(format!("{channels} channels: VDIF has a power of two of channels in a thread"));
     }
     let usual = match &*version {
         "3" => VLBA[0],
@@ -261,8 +260,8 @@ pub(super) fn begin_written(written: &Written) -> Result<Box<dyn Headers>, Strin
     };
     let payload = written.payload.unwrap_or(usual);
     let (fps, frame) = written.frames(payload)?;
-    if fps > 1 << 24 {
-        return Err(format!("{fps} frames/s: VDIF numbers at most {} frames in a second", 1 << 24));
+    if fps > FRAMES {
+        return Err(format!("{fps} frames/s: VDIF numbers at most {FRAMES} frames in a second"));
     }
     if version == "3" && !VLBA.contains(&payload) {
         return Err("frames of EDV 3 hold 5000 or 1000 bytes of samples".to_owned());

@@ -15,7 +15,7 @@ use crate::wire::vtp::{self, Vtp};
 /// Threads that ten bits can number.
 pub const THREADS: usize = 1024;
 /// Frame numbers that 24 bits can hold.
-const FRAMES: u32 = 1 << 24;
+pub(super) const FRAMES: u32 = 1 << 24;
 /// Rank of threads that are not of this stream.
 const NONE: u16 = u16::MAX;
 /// Maximum correction of a clock: more than a header can represent.

@@ -187,7 +187,7 @@ impl ScanEntry {
 
     /// Takes a copy that is done; whether it is new.
     pub(super) fn add_copy(&mut self, copy: KeptCopy) -> bool {
-        let is_known = self.copies.iter().any(|known| *known == copy);
+        let is_known = self.copies.contains(&copy);
         if !is_known {
             self.copies.retain(|known| known.copy != copy.copy);
             self.copies.push(copy);

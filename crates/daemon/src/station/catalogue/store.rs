@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Gives so many scans, by name, after a name or from the first.
+type ScansAfter<'a> = dyn Fn(Option<&str>, usize) -> Vec<(String, Arc<ScanEntry>)> + 'a;
+
 /// Name of the database, on the first disk.
 pub(super) const CATALOGUE_FILE: &str = "station_catalogue.db";
 /// Name that one has that could not be used. There is at most one.
@@ -143,7 +146,7 @@ impl CatalogueFile {
     pub(super) fn write(
         &mut self,
         unwritten: &mut Unwritten,
-        after: &dyn Fn(Option<&str>, usize) -> Vec<(String, Arc<ScanEntry>)>,
+        after: &ScansAfter<'_>,
         one: &dyn Fn(&str) -> Option<Arc<ScanEntry>>,
     ) -> Option<Result<(), String>> {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -196,10 +199,7 @@ impl CatalogueFile {
             .ok_or_else(|| Fault::Unavailable("it is not open".to_owned()))
     }
 
-    fn write_all(
-        &mut self,
-        after: &dyn Fn(Option<&str>, usize) -> Vec<(String, Arc<ScanEntry>)>,
-    ) -> Result<(), Fault> {
+    fn write_all(&mut self, after: &ScansAfter<'_>) -> Result<(), Fault> {
         let is_absent =
             std::fs::symlink_metadata(&self.path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
         if is_absent && after(None, 1).is_empty() {

@@ -50,11 +50,12 @@ fn scans_of_every_kind_are_found_with_their_parts() {
     create_dir_all(disks[0].join("home/a/b/c/d/e/f/g")).unwrap();
     write(disks[0].join("station_queue.json"), "{}").unwrap();
     let survey = ScanSurvey::of(&disks, SHORT);
-    let found: Vec<(&str, Vec<(usize, u64, u64)>)> = survey
+    let found: Vec<_> = survey
         .scans
         .iter()
         .map(|(name, parts)| {
-            (name.as_str(), parts.iter().map(|(disk, of)| (*disk, of.files, of.bytes)).collect())
+            let parts = parts.iter().map(|(disk, of)| (*disk, of.files, of.bytes));
+            (name.as_str(), parts.collect::<Vec<_>>())
         })
         .collect();
     let expected = [
