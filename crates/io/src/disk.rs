@@ -100,8 +100,11 @@ fn part_name(name: &Path) -> PathBuf {
     part.into()
 }
 
-/// Give a finished file its name; an existing file is never replaced.
-fn publish(part: &Path, name: &Path) -> io::Result<()> {
+/// Give a finished file or directory its name; an existing one is never replaced.
+///
+/// # Errors
+/// A system error; [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is something of that name.
+pub fn publish(part: &Path, name: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, part, CWD, name, RenameFlags::NOREPLACE) {
         // Not every file system supports the flag.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rows ─▶ blocks of some MiB ─▶ Output: samples at their place ─┐
-//!       └▶ validity of frames ──▶         valid at its place ─────┴─▶ <name>.part ─▶ renamed when whole
+//!       └▶ validity of frames ──▶         valid at its place ─────┴─▶ a part file ─▶ renamed when whole
 //! ```
 //!
 //! | format | samples | validity and what is known |
@@ -25,10 +25,12 @@ use super::{Samples, SamplesError, Vectored};
 use layout::{Layout, Output};
 use serde::Serialize;
 use skyhaul_core::hint::Hint;
+use skyhaul_io::disk::publish;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of samples that are decoded at once.
 const BLOCK_BYTES: usize = 16 << 20;
@@ -188,8 +190,7 @@ impl Samples {
         }
         let layout = Layout::new(self, rows, options.integers);
         let repaired = self.repaired();
-        let part = Part(beside(path, ".part"));
-        part.remove();
+        let part = Part::beside(path);
         let failed = |error| ExportError::Write { path: path.to_owned(), error };
         let mut output = format.create(&part.0, &layout).map_err(failed)?;
         let missing = match layout.element {
@@ -202,13 +203,15 @@ impl Samples {
         output.finish().map_err(failed)?;
         drop(output);
         if has_note {
-            std::fs::write(&note, layout.note(missing)).map_err(|error| {
-                // Part of it would keep the next export from beginning.
-                let _ = std::fs::remove_file(&note);
-                failed(error)
-            })?;
+            write_note(&note, &layout.note(missing)).map_err(|error| named(&note, error))?;
         }
-        std::fs::rename(&part.0, path).map_err(failed)?;
+        publish(&part.0, path).map_err(|error| {
+            if has_note {
+                // Left behind, it would keep the next export from beginning.
+                let _ = std::fs::remove_file(&note);
+            }
+            named(path, error)
+        })?;
         Ok(Exported {
             path: path.to_owned(),
             format: format.name(),
@@ -298,10 +301,36 @@ fn beside(path: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
+/// A file or directory could not get its name: one of that name may have been made meanwhile.
+fn named(path: &Path, error: io::Error) -> ExportError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => ExportError::Exists(path.to_owned()),
+        _ => ExportError::Write { path: path.to_owned(), error },
+    }
+}
+
+/// Writes the note beside the samples; nothing of it is left if that fails.
+fn write_note(path: &Path, text: &str) -> io::Result<()> {
+    let mut note = std::fs::File::create_new(path)?;
+    note.write_all(text.as_bytes()).inspect_err(|_| {
+        // Part of it would keep the next export from beginning.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
 /// What is being written; removed unless it was renamed.
 struct Part(PathBuf);
 
 impl Part {
+    /// A name beside `path` that nothing has, nor another export of this program.
+    fn beside(path: &Path) -> Part {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = || format!(".{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut names = std::iter::repeat_with(|| beside(path, &next()));
+        let is_free = |name: &PathBuf| name.symlink_metadata().is_err();
+        Part(names.find(is_free).unwrap_or_else(|| beside(path, ".part")))
+    }
+
     fn remove(&self) {
         let directory = self.0.symlink_metadata().is_ok_and(|about| about.is_dir());
         // It may not be there.

@@ -68,3 +68,36 @@ fn nothing_is_left_of_an_export_that_ended() {
     let beyond = 0..samples.rows() + 1;
     assert!(samples.export(&directory.path().join("x.h5"), &options(beyond), |_, _| true).is_err());
 }
+
+/// What an export did not make stays, and of two exports to one name the first that is whole has it.
+#[test]
+fn only_its_own_part_is_removed_and_nothing_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let samples = scan(directory.path(), false);
+    for name in ["x.npy", "x.h5", "x.zarr"] {
+        let path = directory.path().join(name);
+        let mine = beside(&path, ".part");
+        std::fs::create_dir(&mine).unwrap();
+        std::fs::write(mine.join("kept"), "mine").unwrap();
+        let mut other = None;
+        let first = samples.export(&path, &options(0..6000), |done, _| {
+            if done > 0 && other.is_none() {
+                other = Some(samples.export(&path, &options(1000..2000), |_, _| true));
+            }
+            true
+        });
+        let taken = if name == "x.npy" { beside(&path, ".json") } else { path.clone() };
+        assert!(matches!(&first, Err(ExportError::Exists(found)) if *found == taken), "{name}: {first:?}");
+        assert_eq!(other.unwrap().unwrap().shape[0], 1000, "{name}");
+        assert_eq!(std::fs::read_to_string(mine.join("kept")).unwrap(), "mine");
+        if name == "x.npy" {
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 128 + 16_000);
+            assert!(std::fs::read_to_string(beside(&path, ".json")).unwrap().contains("1000"));
+        }
+        let parts = std::fs::read_dir(directory.path())
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"));
+        assert_eq!(parts.count(), 1, "{name}");
+        std::fs::remove_dir_all(&mine).unwrap();
+    }
+}
