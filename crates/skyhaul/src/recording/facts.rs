@@ -58,10 +58,50 @@ fn format(recording: &Arc<Recording>, at: usize, timeout: Duration) -> Option<St
     named(&about.ok()??.info.format)
 }
 
+/// The first and the last second in the data, by the indexes.
 fn data_time(streams: &[DatastreamEntry]) -> Option<(i64, i64)> {
     let meta =
-        || streams.iter().flat_map(|of| of.chunks.values()).filter_map(|of| Some(&of.record.as_ref()?.meta));
-    let first = meta().filter_map(|meta| meta.first_time).map(|(second, _)| second).min()?;
-    let last = meta().filter_map(|meta| meta.last_time).map(|(second, _)| second).max()?;
+        streams.iter().flat_map(|of| of.chunks.values()).filter_map(|of| Some(&of.record.as_ref()?.meta));
+    let times = meta.filter_map(|meta| Some((meta.first_time?.0, meta.last_time?.0)));
+    extent(&times.collect::<Vec<_>>())
+}
+
+/// Times of chunks are seldom further apart, and chunks seldom longer: seconds.
+const NEAR_SECONDS: u64 = 3600;
+
+/// The earliest and the latest of the first and last seconds of chunks. One that is far from all others is of a damaged header.
+fn extent(chunks: &[(i64, i64)]) -> Option<(i64, i64)> {
+    let mut spans: Vec<u64> = chunks.iter().map(|(first, last)| first.abs_diff(*last)).collect();
+    spans.sort_unstable();
+    // Chunks of slow streams are longer.
+    let near = spans.get(spans.len() / 2)?.saturating_mul(2).max(NEAR_SECONDS);
+    let mut seconds: Vec<i64> = chunks.iter().flat_map(|(first, last)| [*first, *last]).collect();
+    seconds.sort_unstable();
+    let first = seconds.windows(2).find(|pair| pair[0].abs_diff(pair[1]) <= near)?[0];
+    let last = seconds.windows(2).rev().find(|pair| pair[0].abs_diff(pair[1]) <= near)?[1];
     Some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_is_not_as_long_as_a_damaged_header_says() {
+        assert_eq!(extent(&[]), None);
+        assert_eq!(extent(&[(100, 100)]), Some((100, 100)));
+        assert_eq!(extent(&[(100, 20_000)]), Some((100, 20_000)), "a slow stream");
+        assert_eq!(extent(&[(0, 9000), (9000, 18_000), (18_000, 27_000)]), Some((0, 27_000)));
+        assert_eq!(
+            extent(&[(5, 10), (0, 5), (90_000, 90_010)]),
+            Some((0, 90_010)),
+            "a pause, and out of order"
+        );
+        let day = 86_400;
+        for wrong in [-300 * day, 200 * day, 9000 * day] {
+            assert_eq!(extent(&[(wrong, 10), (10, 20), (20, 30)]), Some((10, 30)));
+            assert_eq!(extent(&[(0, 10), (10, wrong), (20, 30)]), Some((0, 30)));
+            assert_eq!(extent(&[(0, 10), (10, 20), (20, wrong)]), Some((0, 20)));
+        }
+    }
 }

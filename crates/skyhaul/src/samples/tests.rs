@@ -532,6 +532,23 @@ fn scan(disk: &Path, all: &[(u32, u16)], first: usize, each: usize) {
     std::fs::write(disk.join("x/x.index"), text).unwrap();
 }
 
+/// The index has the time of a chunk's first and last frame as their headers say it.
+#[test]
+fn damaged_headers_at_the_ends_of_chunks_make_no_axis_of_years() {
+    for (damaged, at_an_end) in [(0, 1), (39, 0), (40, 0), (159, 0), (160, 0), (199, 1)] {
+        for wrong in [9_000_000, 3_000_000_000] {
+            let disk = tempfile::tempdir().unwrap();
+            let all: Vec<_> = (0..200).map(|n| (if n == damaged { wrong } else { n + 1000 }, 0)).collect();
+            scan(disk.path(), &all, 40, 40);
+            let recording = Recording::open([disk.path()], "x").unwrap();
+            let options = Options { threads: Some(vec![0]), ..options() };
+            let samples = Samples::of_recording(&recording, 0, &options).unwrap();
+            assert_eq!(samples.rows(), (200 - at_an_end) * 256, "frame {damaged}");
+            assert_eq!(missing(&samples), (1 - at_an_end as usize, 1), "frame {damaged}");
+        }
+    }
+}
+
 #[test]
 fn sets_divided_among_chunks_are_read_whole() {
     let all: Vec<(u32, u16)> = (0..120).flat_map(|n| (0..4).map(move |thread| (n, thread))).collect();

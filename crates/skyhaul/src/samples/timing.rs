@@ -151,11 +151,28 @@ impl Samples {
     pub(super) fn first_of(&self, piece: usize) -> Option<i64> {
         let piece = self.pieces.all().get(piece)?;
         *piece.known.get_or_init(|| {
-            if let Some((second, frame)) = piece.times.0 {
-                return second.checked_mul(i64::from(self.frames_per_second))?.checked_add(i64::from(frame));
+            if let Some((first, _)) = self.indexed(piece) {
+                return Some(first);
             }
             first_number(&self.frames, &self.pieces.open_unverified(piece).ok()?)
         })
+    }
+
+    /// The numbers of a piece's first and last frame by its index. `None` if it says nothing, or what its frames cannot fill: a damaged
+    /// header may be the first or the last.
+    fn indexed(&self, piece: &FilePiece<First>) -> Option<(i64, i64)> {
+        let fps = i64::from(self.frames_per_second);
+        let number = |(second, frame): (i64, u32)| second.checked_mul(fps)?.checked_add(i64::from(frame));
+        let (first, last) = (number(piece.times.0?)?, number(piece.times.1?)?);
+        let units = (piece.bytes / self.frames.unit as u64) as i64;
+        let most = units.saturating_mul(SPARSEST).max(fps * NEAR_SECONDS);
+        last.checked_sub(first).is_some_and(|span| (0..=most).contains(&span)).then_some((first, last))
+    }
+
+    /// The number of the last frame of a piece.
+    fn last_of(&self, piece: &FilePiece<First>) -> Option<i64> {
+        let read = || last_number(&self.frames, &self.pieces.open_unverified(piece).ok()?);
+        self.indexed(piece).map(|(_, last)| last).or_else(read)
     }
 
     /// The pieces in which frames from `from` to before `to` may lie.
@@ -317,11 +334,7 @@ impl Samples {
     fn times_of(&self, piece: usize) -> Option<(i64, i64)> {
         let about = self.pieces.all().get(piece)?;
         let first = self.first_of(piece)?;
-        let fps = i64::from(self.frames_per_second);
-        let last = match about.times.1 {
-            Some((second, frame)) => second.checked_mul(fps)?.checked_add(i64::from(frame))?,
-            None => last_number(&self.frames, &self.pieces.open_unverified(about).ok()?)?,
-        };
+        let last = self.last_of(about)?;
         (last >= first).then_some((first, last))
     }
 
@@ -338,14 +351,7 @@ impl Samples {
     pub(super) fn find_extent(&self) -> Option<(i64, i64)> {
         let all = self.pieces.all().len();
         let first = (0..all).find_map(|piece| self.first_of(piece))?;
-        let last = (0..all).rev().find_map(|piece| {
-            let about = &self.pieces.all()[piece];
-            let fps = i64::from(self.frames_per_second);
-            if let Some((second, frame)) = about.times.1 {
-                return second.checked_mul(fps)?.checked_add(i64::from(frame));
-            }
-            last_number(&self.frames, &self.pieces.open_unverified(about).ok()?)
-        })?;
+        let last = self.pieces.all().iter().rev().find_map(|piece| self.last_of(piece))?;
         let (first, last) = if self.ordered { (first, last) } else { self.disordered_extent(first, last) };
         // A span that does not fit a recording is one of damaged headers.
         let past = last.checked_add(1)?;
