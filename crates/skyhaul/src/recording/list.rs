@@ -112,7 +112,7 @@ impl ScanNames {
     pub fn on(disks: &[PathBuf], timeout: Duration) -> Self {
         let found = asked::ask(disks, timeout, |_, disk, alive| {
             let mut labels = labels(disk, alive)?;
-            labels.extend(mark6::scans_on(disk));
+            labels.extend(mark6::scans_on(disk, alive)?);
             Ok(labels)
         });
         let (mut names, mut labels) = (Self::default(), BTreeSet::new());
@@ -132,8 +132,15 @@ impl ScanNames {
 
 /// Directories of one disk that can be scans: they hold an index or chunk files.
 fn labels(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
-    let names = std::fs::read_dir(disk)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    Ok(names.filter(|name| is_scan_directory(name, &disk.join(name), alive)).collect())
+    let mut labels = Vec::new();
+    for entry in std::fs::read_dir(disk)? {
+        // A disk that fails here may have more.
+        let Ok(name) = entry?.file_name().into_string() else { continue };
+        if is_scan_directory(&name, &disk.join(&name), alive) {
+            labels.push(name);
+        }
+    }
+    Ok(labels)
 }
 
 /// Whether the directory of this name can be that of a scan.

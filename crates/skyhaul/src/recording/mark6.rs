@@ -18,7 +18,7 @@ pub use write::{BlockLayout, BlockPackets, names_of, path_of};
 use crate::recording::contents::{Gap, Lack};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use write::{BLOCK_SIZES, FILE_HEADER, SYNC};
@@ -69,14 +69,29 @@ pub fn files_on(disks: &[PathBuf], scan: &str) -> Vec<(usize, PathBuf)> {
     disks.iter().enumerate().filter_map(on).collect()
 }
 
-/// The scans with a file on this disk of a Mark 6.
-#[must_use]
-pub fn scans_on(disk: &Path) -> Vec<String> {
-    let places = [disk.to_owned(), disk.join(DATA)];
-    let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
-    let files = entries.filter_map(Result::ok).filter(|entry| is_scattered(&entry.path()));
-    let names = files.filter_map(|entry| entry.file_name().into_string().ok());
-    names.map(|name| label_of(&name).to_owned()).collect()
+/// The scans with a file on this disk of a Mark 6. `alive` is called before each file is looked at.
+///
+/// # Errors
+/// A directory cannot be read: there may be more scans.
+pub fn scans_on(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
+    let mut labels = Vec::new();
+    for place in [disk.to_owned(), disk.join(DATA)] {
+        let entries = match std::fs::read_dir(&place) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            alive();
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().into_string()
+                && is_scattered(&entry.path())
+            {
+                labels.push(label_of(&name).to_owned());
+            }
+        }
+    }
+    Ok(labels)
 }
 
 /// The scan of a file of this name.

@@ -650,3 +650,16 @@ fn a_repair_gives_a_disk_that_hangs_up_and_is_finished_later() {
     assert_eq!((repaired.adopted, repaired.closed, repaired.refused), (6, true, Vec::new()));
     assert_eq!(world.check().verdict, Verdict::Whole);
 }
+
+/// A directory that cannot be read may hold scans: its disk is named, and does not count as one without any.
+#[test]
+fn a_disk_that_cannot_be_listed_to_its_end_is_named() {
+    let world = world(2);
+    std::os::unix::fs::symlink("data", world.disks[1].join("data")).unwrap();
+    let listed = ScanNames::on(&world.disks, Duration::from_secs(1));
+    let unreadable: Vec<_> = listed.unreadable_disks.iter().map(|(disk, _)| disk.clone()).collect();
+    assert_eq!(unreadable, [world.disks[1].clone()]);
+    std::fs::remove_file(world.disks[1].join("data")).unwrap();
+    std::fs::write(world.disks[1].join("data"), "a file").unwrap();
+    assert!(ScanNames::on(&world.disks, Duration::from_secs(1)).unreadable_disks.is_empty());
+}
