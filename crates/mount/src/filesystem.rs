@@ -140,7 +140,12 @@ impl Filesystem for ScanFilesystem {
             return reply.error(Errno::ENOENT);
         };
         let is_direct = is_direct(&file);
-        let flags = if is_direct { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::FOPEN_KEEP_CACHE };
+        let flags = match is_direct {
+            true => FopenFlags::FOPEN_DIRECT_IO,
+            // What was filled because a disk failed may be there when it is opened again.
+            false if self.served.fills() => FopenFlags::empty(),
+            false => FopenFlags::FOPEN_KEEP_CACHE,
+        };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.open).insert(number, (Arc::new(self.served.open(file)), is_direct));
         reply.opened(FileHandle(number), flags);

@@ -236,6 +236,13 @@ impl<D: UnitData, T> Reads<D, T> {
         }
     }
 
+    /// A unit cannot be loaded now, for want of memory: reads that wait for it fail, with fill as well. It is not missing.
+    pub(crate) fn handle_shortage(&mut self, key: UnitKey, answers: &mut Vec<(T, Answer<D>)>) {
+        self.loading.remove(&key);
+        let waits = |read: &mut Waiting<T>| read.left.iter().any(|(of, ..)| *of == key);
+        answers.extend(self.waiting.extract_if(.., waits).map(|read| (read.token, Answer::Error)));
+    }
+
     /// Give up reads whose units make no progress: `progress` says when a unit last did.
     pub(crate) fn handle_timeout(
         &mut self,

@@ -280,7 +280,7 @@ impl Served {
                 {
                     std::thread::sleep(BLOCK_POLL_INTERVAL);
                 }
-                Err(UnitError::NoMemory) => return self.loaded(key, None),
+                Err(UnitError::NoMemory) => return self.short(key),
                 Err(UnitError::NotHere(gap)) if disk != self.threads.search() => {
                     drop(gap);
                     let (search, served, chunk) = (self.threads.search(), Arc::clone(self), chunk.clone());
@@ -309,6 +309,21 @@ impl Served {
                 return None;
             }
         }
+    }
+
+    /// Whether fill stands for what is missing.
+    pub(crate) fn fills(&self) -> bool {
+        self.options.fill
+    }
+
+    /// There was no memory for a unit.
+    fn short(&self, key: UnitKey) {
+        let mut answers = Vec::new();
+        let mut waiters = lock(&self.waiters);
+        waiters.disk_of.remove(&key);
+        waiters.reads.handle_shortage(key, &mut answers);
+        drop(waiters);
+        answers.into_iter().for_each(|(to, answer)| self.answer(to, answer));
     }
 
     fn loaded(&self, key: UnitKey, data: Option<UnitBytes>) {

@@ -145,6 +145,24 @@ fn a_unit_that_failed_is_tried_again_after_a_while() {
     assert_eq!(read(&mut reads, now + RETRY_DELAY, 3), (None, 1));
 }
 
+/// What cannot be loaded for want of memory is not missing: no fill stands for it, and it is tried again at once.
+#[test]
+fn a_shortage_of_memory_is_an_error_also_with_fill() {
+    let (now, mut wanted, mut answers) = (Instant::now(), Vec::new(), Vec::new());
+    let mut reads: Reads<Vec<u8>, u8> = Reads::new(true, Duration::from_secs(10));
+    assert_eq!(reads.handle_read(now, range(0, 24), (true, |_| false), 1, &mut wanted), None);
+    assert_eq!(reads.handle_read(now, range(16, 20), (true, |_| false), 2, &mut wanted), None);
+    assert_eq!(wanted, [key(0), key(1)]);
+    reads.handle_shortage(key(0), &mut answers);
+    assert_eq!(answers, [(1, Answer::Error)]);
+    wanted.clear();
+    assert_eq!(reads.handle_read(now, range(0, 4), (true, |_| false), 3, &mut wanted), None);
+    assert_eq!(wanted, [key(0)]);
+    answers.clear();
+    reads.handle_unit(now, key(1), Some(data(key(1))), &mut answers);
+    assert_eq!(answers, [(2, Answer::Bytes(data(key(1))[..4].to_vec()))]);
+}
+
 #[test]
 fn the_least_recently_used_unit_goes_first() {
     let (now, mut answers) = (Instant::now(), Vec::new());
