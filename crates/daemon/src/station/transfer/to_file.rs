@@ -53,6 +53,8 @@ struct Target {
     before: u64,
     at: u64,
     synced: u64,
+    /// A sync failed: what was written since the last one may be lost, though a later sync succeeds.
+    is_doubtful: bool,
     is_done: bool,
 }
 
@@ -90,8 +92,19 @@ impl Target {
             file.set_len(present).map_err(fault)?;
         }
         let name = name.to_owned();
-        let target =
-            Self { tree, path, name, part, file, existing, before: length, at, synced: at, is_done: false };
+        let target = Self {
+            tree,
+            path,
+            name,
+            part,
+            file,
+            existing,
+            before: length,
+            at,
+            synced: at,
+            is_doubtful: false,
+            is_done: false,
+        };
         Ok((target, present))
     }
 
@@ -103,12 +116,20 @@ impl Target {
             drop(turn);
             self.at += bytes.len() as u64;
             if self.at - self.synced >= SYNC_BYTES {
-                self.file.sync_data()?;
+                self.file.sync_data().inspect_err(|_| self.is_doubtful = true)?;
                 self.synced = self.at;
             }
             Ok(())
         })();
         written.map_err(|error: io::Error| format!("{}: {error}", self.name))
+    }
+
+    /// Bytes of a file in place of which no failed sync may have been.
+    fn proven(&self) -> u64 {
+        match self.synced > self.before {
+            true => self.synced,
+            false => self.synced.saturating_sub(DOUBTFUL_BYTES),
+        }
     }
 
     /// Makes it durable, and gives it its name.
@@ -121,7 +142,7 @@ impl Target {
                 self.file.sync_all()?;
                 self.tree.rename(part, &self.path, self.existing == ExistingFile::Replace)?;
             } else {
-                self.file.sync_all()?;
+                self.file.sync_all().inspect_err(|_| self.is_doubtful = true)?;
             }
             self.is_done = true;
             self.tree.directory(self.path.parent().unwrap_or(Path::new("")))?.sync_all()
@@ -140,6 +161,8 @@ impl Drop for Target {
         }
         // Where this fails, the next transfer to this name removes it.
         let _ = match (&self.part, self.existing) {
+            // The next one would believe its length.
+            (None, ExistingFile::Resume) if self.is_doubtful => self.file.set_len(self.proven()),
             (_, ExistingFile::Resume) => Ok(()),
             (Some(part), _) => self.tree.remove(part),
             (None, _) => self.file.set_len(self.before),
@@ -362,6 +385,29 @@ mod tests {
         // A file longer than the range cannot be its beginning.
         let small = Target::open(&roots, &name, "s", &write(ExistingFile::Resume), 1002);
         assert!(small.unwrap_err().contains("more than the 2 that it is to have"));
+    }
+
+    /// After a failed sync the kernel has told once what it lost: the next transfer must not believe the length of the file.
+    #[test]
+    fn a_file_that_is_resumed_in_place_keeps_only_what_no_failed_sync_may_have_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = [directory.path().to_owned()];
+        let name = directory.path().join("x.vdif").display().to_string();
+        let write = FileWrite { existing: ExistingFile::Resume, from: 0, to: None };
+        let bytes = || std::fs::metadata(&name).unwrap().len();
+        let length = DOUBTFUL_BYTES + 5000;
+        for (is_doubtful, synced, left) in
+            [(false, 0, length + 3), (true, 0, 5000), (true, length + 2, length + 2)]
+        {
+            File::create(&name).unwrap().set_len(length).unwrap();
+            let (mut target, found) = Target::open(&roots, &name, "s", &write, 2 * length).unwrap();
+            assert_eq!(found, length);
+            target.write(b"abc").unwrap();
+            target.is_doubtful = is_doubtful;
+            target.synced = target.synced.max(synced);
+            drop(target);
+            assert_eq!(bytes(), left);
+        }
     }
 
     #[test]
