@@ -131,6 +131,10 @@ impl ArrivingScan {
     fn take(&self, peer: &mut Peer, state: &mut State, arrival: &Arrival) -> Result<(), String> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
+            // A scan that ends with a block needs no room for another.
+            if state.blocks > 0 && peer.is_at_end().map_err(|error| error.to_string())? {
+                return Ok(());
+            }
             let disk = self.next_disk(state)?;
             if let std::collections::btree_map::Entry::Vacant(place) = state.parts.entry(disk) {
                 place.insert(self.open_part(disk).map_err(|error| self.fault(disk, &error))?);

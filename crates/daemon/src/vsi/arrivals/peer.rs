@@ -68,6 +68,22 @@ impl Peer {
         Ok(filled)
     }
 
+    /// Waits until more comes; `true`: the other host has sent all, or the arrival is closed.
+    pub(super) fn is_at_end(&mut self) -> io::Result<bool> {
+        let since = Instant::now();
+        while !self.arrival.is_stopped() {
+            match self.stream.fill_buf() {
+                Ok(bytes) => return Ok(bytes.is_empty()),
+                Err(error) if is_only_late(&error) => match self.wait(since) {
+                    Err(_) if self.arrival.is_stopped() => {}
+                    waited => waited?,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads to the end of a head, at most so many bytes; nothing: the connection ended before one.
     pub(super) fn head(&mut self, most: usize, is_whole: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
