@@ -6,6 +6,7 @@ use crate::site::{Job, Site, number, run, wait_for, words};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -294,7 +295,24 @@ fn a_destination_stays_when_nothing_takes_its_place() {
     let deep = "d/".repeat(70);
     std::fs::create_dir_all(two.join("deep").join(deep)).unwrap();
     let refused = files.ask("COPY /two/deep", &["Destination: /two/copy"], b"").expect(409);
-    assert!(refused.text().contains("only a part"), "{}", refused.text());
+    assert!(refused.text().contains("nothing was copied: directories are nested"), "{}", refused.text());
+    assert!(!two.join("copy").exists());
+    // Nor is one that would lack something.
+    for (odd, why) in [(&b"caf\xe9"[..], "is no UTF-8"), (b"link", "is a symbolic link")] {
+        let odd = two.join("odd").join(std::ffi::OsStr::from_bytes(odd));
+        std::fs::create_dir_all(two.join("odd/d")).unwrap();
+        if why.contains("link") {
+            std::os::unix::fs::symlink("d", &odd).unwrap();
+        } else {
+            std::fs::write(&odd, "data").unwrap();
+        }
+        let refused = files.ask("COPY /two/odd", &["Destination: /two/full"], b"").expect(409);
+        assert!(refused.text().contains(why), "{}", refused.text());
+        assert_eq!(std::fs::read_to_string(two.join("full/f")).unwrap(), "kept");
+        std::fs::remove_file(odd).unwrap();
+    }
+    files.ask("COPY /two/odd", &["Destination: /two/even"], b"").expect(201);
+    assert!(two.join("even/d").is_dir());
     // And what is not refused takes the place of what was there.
     files.ask("COPY /exp/old", &["Destination: /two/full"], b"").expect(204);
     assert_eq!(std::fs::read_to_string(two.join("full")).unwrap(), "old");

@@ -24,7 +24,7 @@ use skyhaul::recording::{
     ask_disks,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -139,7 +139,7 @@ impl Recordings {
 
     /// Opened, with its place among the datastreams.
     pub(crate) fn open(&self, file: &RecordingFile) -> Result<(Arc<Recording>, usize), Failure> {
-        let stamps = self.stamps(&file.label);
+        let stamps = self.stamps(&file.label)?;
         if let Some((.., recording)) =
             lock(&self.open).iter().find(|(label, of, _)| *label == file.label && *of == stamps)
         {
@@ -178,10 +178,7 @@ impl Recordings {
     }
 
     fn scan(&self, label: &str) -> Result<Arc<Known>, Failure> {
-        let stamps = self.stamps(label);
-        if stamps.iter().all(Option::is_none) {
-            return Err(Failure::not_found());
-        }
+        let stamps = self.stamps(label)?;
         if let Some(known) = lock(&self.known).get(label).filter(|known| known.stamps == stamps) {
             return Ok(Arc::clone(known));
         }
@@ -224,14 +221,38 @@ impl Recordings {
     }
 
     /// The stamps of a scan's indexes. They change with each chunk that is recorded, and when the recorder ends.
-    fn stamps(&self, label: &str) -> Stamps {
+    fn stamps(&self, label: &str) -> Result<Stamps, Failure> {
         let index = PathBuf::from(label).join(format!("{label}.index"));
-        let stamps = ask_disks(&self.disks, DISK_ANSWER_TIMEOUT, move |_, disk, _| {
+        let answers = ask_disks(&self.disks, DISK_ANSWER_TIMEOUT, move |_, disk, _| {
             use std::os::unix::fs::MetadataExt;
-            let status = std::fs::symlink_metadata(disk.join(&index)).ok()?;
-            Some((status.len(), status.modified().ok(), status.ino()))
+            match std::fs::symlink_metadata(disk.join(&index)) {
+                Ok(status) => Ok(Some((status.len(), status.modified().ok(), status.ino()))),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            }
         });
-        stamps.into_iter().map(Option::flatten).collect()
+        let mut stamps = Stamps::new();
+        let mut unknown = None;
+        for (disk, answer) in self.disks.iter().zip(answers) {
+            let fault = match answer {
+                Some(Ok(stamp)) => {
+                    stamps.push(stamp);
+                    continue;
+                }
+                Some(Err(error)) => error.to_string(),
+                None => return Err(Failure::busy(format_args!("{} does not respond", disk.display()))),
+            };
+            stamps.push(None);
+            unknown = unknown.or(Some(format!("{}: {fault}", disk.display())));
+        }
+        match unknown {
+            _ if stamps.iter().any(Option::is_some) => Ok(stamps),
+            // It may be on that disk.
+            Some(fault) => Err(Failure::busy(fault)),
+            None => Err(Failure::not_found()),
+        }
     }
 }
 

@@ -228,6 +228,8 @@ impl<F: Fn() -> bool> Summing<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
     use skyhaul::io::memory::{Pool, PoolOptions};
     use skyhaul::recording::{Chunk, ChunkMeta, DatastreamInfo, Writer, WriterOptions};
     use std::path::Path;
@@ -270,6 +272,24 @@ mod tests {
 
     fn adler32(byte: u8) -> Option<u32> {
         Some(simd_adler32::adler32(&[byte; 8000].as_slice()))
+    }
+
+    /// A client that is told "not found" may believe that the scan is lost.
+    #[test]
+    fn a_scan_on_a_disk_that_cannot_say_is_not_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let disks = ["a", "b"].map(|name| directory.path().join(name));
+        disks.iter().for_each(|disk| std::fs::create_dir(disk).unwrap());
+        let sums = ScanSums::start(&disks, None::<fn() -> bool>).unwrap();
+        let recordings = sums.recordings(None);
+        let status =
+            |label: &str| recordings.files(label).err().map(|failure| failure.into_response().status());
+        assert_eq!(status(LABEL), Some(StatusCode::NOT_FOUND));
+        // What cannot be looked at, as of a disk with faults.
+        std::os::unix::fs::symlink(LABEL, disks[1].join(LABEL)).unwrap();
+        assert_eq!(status(LABEL), Some(StatusCode::SERVICE_UNAVAILABLE));
+        record(&disks[0], 5);
+        assert_eq!(status(LABEL), None, "it is on the other disk");
     }
 
     #[test]

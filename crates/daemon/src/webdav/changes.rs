@@ -12,7 +12,7 @@ use crate::remote::failure::Failure;
 use crate::remote::outgoing::{BodyReader, Part};
 use crate::remote::request_path::RequestPath;
 use crate::served::object::Object;
-use crate::served::roots::WebDavRules;
+use crate::served::roots::{Root, WebDavRules};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use skyhaul::io::disk::tree::Kind;
@@ -104,6 +104,9 @@ pub(super) fn header_url<'a>(name: &'static str, headers: &'a HeaderMap) -> Resu
     Ok(text.to_str().map_err(|_| Failure::bad(format_args!("{name} is no URL")))?.trim())
 }
 
+/// What a client that does not overwrite is told.
+const EXISTS: &str = "File exists, and Overwrite is F";
+
 /// How something is moved or copied.
 pub(super) struct Transfer {
     pub(super) from: Target,
@@ -125,13 +128,14 @@ impl Transfer {
         }
     }
 
-    /// Carries it out. What it refuses changes nothing.
+    /// Carries it out. What it refuses changes nothing. Returns also how many bytes of a recording are
+    /// missing: fill stands for them in the copy.
     pub(super) fn run(
         &self,
         door: &Door,
         headers: &HeaderMap,
         stop: &AtomicBool,
-    ) -> Result<StatusCode, Failure> {
+    ) -> Result<(StatusCode, u64), Failure> {
         let from = match &self.from {
             Target::Path(root, path) => {
                 Place { root: Arc::clone(root), path: path.clone(), can_replace: false }
@@ -139,9 +143,10 @@ impl Transfer {
             Target::Recording(all, name) if !self.is_move => {
                 let file = Arc::new(all.find(name)?);
                 let replaced = self.check(None)?;
+                let missing = file.missing;
                 let object = Object::Recording { all: Arc::clone(all), file };
                 self.copy_object(&object, (door, stop), &self.to.path, replaced)?;
-                return Ok(self.status(replaced));
+                return Ok((self.status(replaced), missing));
             }
             _ => return Err(Failure::new(403, "Permission denied: it cannot be moved or copied")),
         };
@@ -158,7 +163,7 @@ impl Transfer {
             (true, true, _) => {
                 let (tree, to) = (&from.root.tree, &self.to.path);
                 self.make_room(replaced.filter(|old| (*old, kind) != (Kind::File, Kind::File)))?;
-                tree.rename(&from.path, to, self.to.can_replace).map_err(|error| Failure::of(&error))?;
+                tree.rename(&from.path, to, self.can_replace()).map_err(|error| self.unpublished(&error))?;
                 from.root.sync_directory_of(to).map_err(|error| Failure::of(&error))?;
             }
             (true, false, Kind::Directory) => {
@@ -176,7 +181,7 @@ impl Transfer {
         if self.is_move {
             from.root.sync_directory_of(&from.path).map_err(|error| Failure::of(&error))?;
         }
-        Ok(self.status(replaced))
+        Ok((self.status(replaced), 0))
     }
 
     fn status(&self, replaced: Option<Kind>) -> StatusCode {
@@ -201,11 +206,24 @@ impl Transfer {
         }
         let before = self.to.status()?;
         if before.is_some() && !self.overwrite {
-            return Err(Failure::new(412, "File exists, and Overwrite is F"));
+            return Err(Failure::new(412, EXISTS));
         }
         self.to.check_replaceable(before.as_ref())?;
         self.to.check_parent()?;
         Ok(before.map(|status| status.kind))
+    }
+
+    /// Whether what has the name of the destination by the end is replaced.
+    fn can_replace(&self) -> bool {
+        self.overwrite && self.to.can_replace
+    }
+
+    /// What was moved or copied got no name.
+    fn unpublished(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists if !self.overwrite => Failure::new(412, EXISTS),
+            _ => Failure::of(error),
+        }
     }
 
     /// Makes the directory of the destination, and removes what is in the way there: the last step before something gets its name, so
@@ -224,10 +242,12 @@ impl Transfer {
         if self.to.root.rules == WebDavRules::Grid && !self.is_shallow {
             return Err(Failure::new(403, "Permission denied: only files are copied here"));
         }
-        self.make_room(replaced)?;
         if self.is_shallow {
+            self.make_room(replaced)?;
             return self.to.root.tree.make_dirs(&self.to.path).map_err(|error| Failure::of(&error));
         }
+        check_tree(from, &from.path, MAX_NESTED)?;
+        self.make_room(replaced)?;
         self.copy_tree(from, &from.path, &self.to.path, MAX_NESTED, work)
     }
 
@@ -284,9 +304,33 @@ impl Transfer {
         if to == self.to.path {
             self.make_room(replaced.filter(|kind| *kind != Kind::File))?;
         }
-        upload.publish(to, self.to.can_replace, &digests, stop).map_err(io)?;
+        upload.publish(to, self.can_replace(), &digests, stop).map_err(|error| self.unpublished(&error))?;
         Ok(())
     }
+}
+
+/// Refuses to copy a directory in which something cannot be copied: the copy would lack it.
+fn check_tree(from: &Place, path: &Path, depth: usize) -> Result<(), Failure> {
+    let refuse = |why: String| Err(Failure::new(409, format_args!("nothing was copied: {why}")));
+    let Some(depth) = depth.checked_sub(1) else {
+        return refuse(format!("directories are nested deeper than {MAX_NESTED}"));
+    };
+    let entries = from.root.tree.entries(path, MAX_LISTED).map_err(|error| Failure::of(&error))?;
+    for (name, status) in entries {
+        let path = path.join(&name);
+        match status.kind {
+            _ if Root::is_hidden(&path) => {}
+            _ if name.to_str().is_none() => {
+                return refuse(format!("{} is no UTF-8", path.display()));
+            }
+            Kind::Directory => check_tree(from, &path, depth)?,
+            Kind::File => {}
+            Kind::Link | Kind::Special => {
+                return refuse(format!("{} is a symbolic link or a special file", path.display()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes a recording of something that is here.

@@ -9,6 +9,7 @@ use super::log_line::TransferJob;
 use super::put_place::PutPlace;
 use super::request_body::next_data;
 use super::scans::ScanPlace;
+use super::sending::MISSING_BYTES;
 use super::third_party::CopyOrder;
 use super::{listing, macaroons, pulling, pushing, receiving, sending, storage_report};
 use crate::http::{Connection, MAX_HEAD_BYTES};
@@ -21,7 +22,7 @@ use axum::Extension;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CONNECTION, EXPECT, HeaderName};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -180,7 +181,12 @@ async fn transfer(
     let transfer = Transfer { from, to, is_move, overwrite, is_shallow };
     let (of, headers) = (Arc::clone(door), headers.clone());
     let done = door.blocking(connection, move |stop| transfer.run(&of, &headers, stop)).await?;
-    Ok(done.into_response())
+    let (status, missing) = done;
+    let mut answer = status.into_response();
+    if missing > 0 {
+        answer.headers_mut().insert(MISSING_BYTES, HeaderValue::from(missing));
+    }
+    Ok(answer)
 }
 
 /// Makes a recording of what is here.

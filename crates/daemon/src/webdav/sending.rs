@@ -37,7 +37,7 @@ pub(super) const MAX_LISTED: usize = 100_000;
 /// Age from which a file counts as written.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Bytes of a recording that are fill in place of missing ones.
-const MISSING_BYTES: HeaderName = HeaderName::from_static("skyhaul-missing-bytes");
+pub(super) const MISSING_BYTES: HeaderName = HeaderName::from_static("skyhaul-missing-bytes");
 
 impl Object {
     /// Whether it is what the client expects (`If-Match` and its kin).
