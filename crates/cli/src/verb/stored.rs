@@ -89,7 +89,9 @@ const MAX_FINDINGS: usize = 5;
 /// `skyhaul ls`.
 pub(crate) fn ls(args: &LsArgs) -> Result<Outcome> {
     let names = ScanNames::on(&args.disks.disk, DISK_ANSWER_TIMEOUT);
-    if let Some((disk, error)) = names.unreadable_disks.first() {
+    if let Some((disk, error)) = names.unreadable_disks.first()
+        && names.labels.is_empty()
+    {
         return Err(failed("read disk", disk, error).into());
     }
     let scans: Vec<ScanSummary> =
@@ -97,7 +99,11 @@ pub(crate) fn ls(args: &LsArgs) -> Result<Outcome> {
     for disk in &names.silent_disks {
         say!("{} does not respond: scans that are only there are not listed", disk.display());
     }
-    let is_whole = names.silent_disks.is_empty() && scans.iter().all(ScanSummary::looks_whole);
+    for (disk, error) in &names.unreadable_disks {
+        say!("{} cannot be read to its end, and scans on it may not be listed: {error}", disk.display());
+    }
+    let are_all = names.silent_disks.is_empty() && names.unreadable_disks.is_empty();
+    let is_whole = are_all && scans.iter().all(ScanSummary::looks_whole);
     let outcome = if is_whole { Outcome::Done } else { Outcome::Failed };
     if args.output.json {
         receiving::print_json(&scans)?;

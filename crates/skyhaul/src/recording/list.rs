@@ -101,7 +101,7 @@ pub struct ScanNames {
     pub labels: Vec<String>,
     /// Disks that made no progress in time: scans that are on no other are not listed.
     pub silent_disks: Vec<PathBuf>,
-    /// Disks that cannot be read, and why.
+    /// Disks that cannot be read to the end, and why: there may be more scans on them.
     pub unreadable_disks: Vec<(PathBuf, io::Error)>,
 }
 
@@ -111,15 +111,18 @@ impl ScanNames {
     #[must_use]
     pub fn on(disks: &[PathBuf], timeout: Duration) -> Self {
         let found = asked::ask(disks, timeout, |_, disk, alive| {
-            let mut labels = labels(disk, alive)?;
-            labels.extend(mark6::scans_on(disk, alive)?);
-            Ok(labels)
+            let mut labels = Vec::new();
+            let ended = add_labels(disk, alive, &mut labels);
+            let ended = ended.and_then(|()| mark6::add_labels(disk, alive, &mut labels));
+            (labels, ended)
         });
         let (mut names, mut labels) = (Self::default(), BTreeSet::new());
         for (disk, found) in disks.iter().zip(found) {
             match found {
-                Some(Ok(found)) => labels.extend(found),
-                Some(Err(error)) => names.unreadable_disks.push((disk.clone(), error)),
+                Some((found, ended)) => {
+                    labels.extend(found);
+                    names.unreadable_disks.extend(ended.err().map(|error| (disk.clone(), error)));
+                }
                 None => names.silent_disks.push(disk.clone()),
             }
         }
@@ -130,17 +133,15 @@ impl ScanNames {
     }
 }
 
-/// Directories of one disk that can be scans: they hold an index or chunk files.
-fn labels(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
-    let mut labels = Vec::new();
+/// Adds the directories of one disk that can be scans: they hold an index or chunk files.
+fn add_labels(disk: &Path, alive: &dyn Fn(), labels: &mut Vec<String>) -> io::Result<()> {
     for entry in std::fs::read_dir(disk)? {
-        // A disk that fails here may have more.
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if is_scan_directory(&name, &disk.join(&name), alive) {
             labels.push(name);
         }
     }
-    Ok(labels)
+    Ok(())
 }
 
 /// Whether the directory of this name can be that of a scan.

@@ -69,12 +69,11 @@ pub fn files_on(disks: &[PathBuf], scan: &str) -> Vec<(usize, PathBuf)> {
     disks.iter().enumerate().filter_map(on).collect()
 }
 
-/// The scans with a file on this disk of a Mark 6. `alive` is called before each file is looked at.
+/// Adds the scans with a file on this disk of a Mark 6. `alive` is called before each file is looked at.
 ///
 /// # Errors
 /// A directory cannot be read: there may be more scans.
-pub fn scans_on(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
-    let mut labels = Vec::new();
+pub(super) fn add_labels(disk: &Path, alive: &dyn Fn(), labels: &mut Vec<String>) -> io::Result<()> {
     for place in [disk.to_owned(), disk.join(DATA)] {
         let entries = match std::fs::read_dir(&place) {
             Ok(entries) => entries,
@@ -91,7 +90,7 @@ pub fn scans_on(disk: &Path, alive: &dyn Fn()) -> io::Result<Vec<String>> {
             }
         }
     }
-    Ok(labels)
+    Ok(())
 }
 
 /// The scan of a file of this name.

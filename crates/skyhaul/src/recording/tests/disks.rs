@@ -655,8 +655,11 @@ fn a_repair_gives_a_disk_that_hangs_up_and_is_finished_later() {
 #[test]
 fn a_disk_that_cannot_be_listed_to_its_end_is_named() {
     let world = world(2);
+    std::fs::create_dir(world.disks[1].join("s")).unwrap();
+    std::fs::write(world.disks[1].join("s/s.00000000"), "data").unwrap();
     std::os::unix::fs::symlink("data", world.disks[1].join("data")).unwrap();
     let listed = ScanNames::on(&world.disks, Duration::from_secs(1));
+    assert!(listed.labels.contains(&"s".to_owned()), "what can be read is listed: {:?}", listed.labels);
     let unreadable: Vec<_> = listed.unreadable_disks.iter().map(|(disk, _)| disk.clone()).collect();
     assert_eq!(unreadable, [world.disks[1].clone()]);
     std::fs::remove_file(world.disks[1].join("data")).unwrap();
